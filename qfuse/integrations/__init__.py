@@ -1,0 +1,1 @@
+"""Bridges to frontends and runtimes. Each submodule imports its third party only when it is used."""
