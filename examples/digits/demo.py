@@ -56,9 +56,9 @@ class TestSet:
     def correct(self, logits: npt.NDArray[np.float32]) -> int:
         return int((logits.argmax(axis=1) == self.labels).sum())
 
-    def steps(self, a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-        """Difference of each output in steps of the quantize that made it."""
-        return np.abs(np.rint((a.astype(np.float64) - b) / self.output_scale)).astype(np.int64)
+    def steps(self, a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Difference of each output in steps of the quantize that made it; whole numbers on its grid."""
+        return np.round(np.abs(a.astype(np.float64) - b) / self.output_scale, 3)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def print_accuracy(test_set: TestSet, logits: Pair) -> None:
 def print_differences(test_set: TestSet, logits: Pair) -> None:
     def row(label: str, a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> str:
         steps = test_set.steps(a, b)
-        return f"  {label:<28}{np.count_nonzero(steps):>7} of {steps.size}{steps.max():>16}"
+        return f"  {label:<28}{np.count_nonzero(steps):>7} of {steps.size}{steps.max():>16g}"
 
     print(f"\nOutputs that differ (one step = output scale = {test_set.output_scale:.6g})")
     print(f"  {'':<28}{'differ':>15}{'largest, steps':>16}")
@@ -167,9 +167,9 @@ def judge(test_set: TestSet, logits: Pair, summary: dict[str, Any]) -> list[str]
     loss = abs(test_set.correct(logits.fused) - test_set.correct(logits.qdq))
     if loss > MAX_ACCURACY_LOSS:
         failures.append(f"accuracy differs by {loss} images; at most {MAX_ACCURACY_LOSS} allowed")
-    worst = int(test_set.steps(logits.fused, logits.qdq).max())
+    worst = test_set.steps(logits.fused, logits.qdq).max()
     if worst > MAX_STEPS:
-        failures.append(f"an output is off by {worst} steps; at most {MAX_STEPS} allowed")
+        failures.append(f"an output is off by {worst:g} steps; at most {MAX_STEPS} allowed")
     return failures
 
 
