@@ -1,0 +1,473 @@
+# pyright: basic
+"""The one place where qfuse meets MLIR's Python bindings.
+
+Several bindings can live in one process (`torch_mlir.ir`, `iree.compiler.ir`, `mlir.ir`) and their objects do not
+mix. `Bindings.of(module)` finds the one that owns a module; everything else in qfuse works through it, with the
+generic operation API only, so that no other file names a binding.
+
+MLIR objects are typed as `Any` aliases here: the wheels ship no complete stubs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from qfuse.errors import InputError
+from qfuse.indexing import Index, Linear, constant, dim, floordiv, mod, plus, times
+
+Operation: TypeAlias = Any
+Value: TypeAlias = Any
+Type: TypeAlias = Any
+Attribute: TypeAlias = Any
+Block: TypeAlias = Any
+Module: TypeAlias = Any
+
+#: Packages that may hold MLIR bindings, in the order in which they are tried for parsing text.
+PACKAGES = ("torch_mlir", "iree.compiler", "mlir")
+
+#: Dynamic extents are `None` in qfuse.
+Extents: TypeAlias = "tuple[int | None, ...]"
+
+_NUMPY_DTYPES: dict[str, Any] = {
+    "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "index": np.int64,
+    "f16": np.float16, "f32": np.float32, "f64": np.float64,
+}  # fmt: skip
+
+
+class Bindings:
+    """One MLIR Python package: its `ir` module and the few linalg utilities that qfuse needs."""
+
+    def __init__(self, package: str) -> None:
+        """Imports `package`.ir; raises ImportError when it is not installed."""
+        self.package = package
+        self.ir: Any = importlib.import_module(f"{package}.ir")
+        self.linalg: Any = importlib.import_module(f"{package}.dialects.linalg")
+        self._maps: dict[Any, Index] = {}
+        self._types: dict[Any, str] = {}
+
+    @staticmethod
+    def of(module_or_op: Any) -> Bindings:
+        """The bindings that own `module_or_op` (a Module, Operation or OpView).
+
+        Raises:
+            InputError: the object is not of a known binding.
+        """
+        for cls in type(module_or_op).__mro__:
+            for package in PACKAGES:
+                if cls.__module__.startswith(package + "."):
+                    return Bindings(package)
+        raise InputError(
+            f"expected an MLIR module or operation of one of {', '.join(PACKAGES)}, "
+            f"got {type(module_or_op).__name__}"
+        )
+
+    @staticmethod
+    def first_available() -> Bindings:
+        """The first installed binding of `PACKAGES`."""
+        for package in PACKAGES:
+            try:
+                return Bindings(package)
+            except ModuleNotFoundError as error:
+                if error.name is None or not package.startswith(error.name.split(".")[0]):
+                    raise
+        raise InputError(f"no MLIR Python bindings found: install one of {', '.join(PACKAGES)}")
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def type_name(self, type_: Type) -> str:
+        """The printed form of a type, cached (`f32`, `i8`, `tensor<4x8xi8>`)."""
+        name = self._types.get(type_)
+        if name is None:
+            name = self._types[type_] = str(type_)
+        return name
+
+    def is_ranked_tensor(self, type_: Type) -> bool:
+        """Whether `type_` is a ranked tensor type."""
+        return isinstance(self._downcast(type_), self.ir.RankedTensorType)
+
+    def _downcast(self, type_: Type) -> Type:
+        return type_.maybe_downcast() if type(type_) is self.ir.Type else type_
+
+    def extents(self, type_: Type) -> Extents:
+        """Shape of a ranked tensor type with `None` for dynamic extents."""
+        shaped = self._downcast(type_)
+        return tuple(None if shaped.is_dynamic_dim(i) else n for i, n in enumerate(shaped.shape))
+
+    def element_type(self, type_: Type) -> Type:
+        """Element type of a ranked tensor type."""
+        return self._downcast(type_).element_type
+
+    def index_map(self, affine_map: Any) -> Index:
+        """An affine map as a qfuse index (one `Linear` a result); raises ValueError for symbols and ceildiv."""
+        found = self._maps.get(affine_map)
+        if found is None:
+            found = self._maps[affine_map] = tuple(self._linear(e) for e in affine_map.results)
+        return found
+
+    def _linear(self, expr: Any) -> Linear:
+        ir = self.ir
+        if isinstance(expr, ir.AffineDimExpr):
+            return dim(expr.position)
+        if isinstance(expr, ir.AffineConstantExpr):
+            return constant(expr.value)
+        if isinstance(expr, ir.AffineAddExpr):
+            return plus(self._linear(expr.lhs), self._linear(expr.rhs))
+        if isinstance(expr, ir.AffineMulExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
+            return times(self._linear(expr.lhs), expr.rhs.value)
+        if isinstance(expr, ir.AffineFloorDivExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
+            return floordiv(self._linear(expr.lhs), expr.rhs.value, ())
+        if isinstance(expr, ir.AffineModExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
+            return mod(self._linear(expr.lhs), expr.rhs.value, ())
+        raise ValueError(f"unsupported affine expression {expr}")
+
+    def indexing_maps(self, op: Operation) -> list[Any]:
+        """Affine maps of a linalg operation (empty when it is not one)."""
+        maps = self.linalg.get_indexing_maps(op)
+        return [] if maps is None else [getattr(m, "value", m) for m in maps]
+
+    def location(self, op: Operation) -> str:
+        """A source location as `file:line:column`, or the printed location without its `loc(...)`."""
+        text = str(op.location)
+        text = text[4:-1] if text.startswith("loc(") else text
+        return text.replace('"', "") if text.startswith('"') and text.count('"') == 2 else text
+
+    def dense(self, attribute: Attribute) -> np.ndarray[Any, Any] | None:
+        """Values of an elements attribute, or None when they cannot be read (elided, unknown kind).
+
+        Reads dense, splat and `dense_resource` attributes. Splats come as broadcast views (no copy). Integers are
+        signed as stored; i4 comes as int8, bf16 as float32.
+        """
+        ir = self.ir
+        if isinstance(attribute, ir.DenseElementsAttr):
+            shape = tuple(attribute.type.shape)
+            name = self.type_name(attribute.type.element_type)
+            if name not in _NUMPY_DTYPES or name == "index":
+                return _parse_dense_text(str(attribute), name, shape)
+            if attribute.is_splat and len(shape) > 0:
+                return np.broadcast_to(np.array(attribute).reshape(-1)[:1].reshape((1,) * len(shape)), shape)
+            return np.array(attribute)
+        if not str(attribute)[:15].startswith("dense_resource<"):
+            return None
+        return self._dense_resource(attribute)
+
+    def _dense_resource(self, attribute: Attribute) -> np.ndarray[Any, Any] | None:
+        # Resource blobs have no buffer interface in Python: print the attribute in a module of its own and read
+        # the hexadecimal blob behind it (its first four bytes are the alignment).
+        ir = self.ir
+        key_end = str(attribute).find(">")
+        key = str(attribute)[len("dense_resource<") : key_end].strip('"')
+        with attribute.context:
+            holder = ir.Module.create(ir.Location.unknown(attribute.context))
+            holder.operation.attributes["qfuse.read"] = attribute
+            text = holder.operation.get_asm(enable_debug_info=False)
+        start = text.rfind('"0x')
+        if start < 0 or key == "__elided__":
+            return None
+        blob = bytes.fromhex(text[start + 3 : text.index('"', start + 1)])[4:]
+        shaped = self._downcast(attribute.type)
+        return _decode(blob, self.type_name(shaped.element_type), tuple(shaped.shape))
+
+    # -- walking -----------------------------------------------------------------------------------------------
+
+    def blocks(self, op: Operation) -> Iterator[Block]:
+        """All blocks of `op` that hold top-level computation: function bodies and structured control flow.
+
+        Bodies of linalg operations are not visited (they belong to their operation).
+        """
+        for region in op.regions:
+            for block in region.blocks:
+                yield block
+                for inner in block.operations:
+                    inner = inner.operation
+                    if len(inner.regions) and not inner.name.startswith(("linalg.", "tensor.", "iree_linalg_ext.")):
+                        yield from self.blocks(inner)
+
+    # -- parsing -----------------------------------------------------------------------------------------------
+
+    def parse_file(self, path: str, *, allow_unregistered: bool = True) -> Module:
+        """Parses a file of text or bytecode.
+
+        Raises:
+            InputError: with the parser's first message.
+        """
+        return self._parse(lambda ctx: self.ir.Module.parseFile(path, ctx), path, allow_unregistered)
+
+    def parse_source(self, source: str | bytes, name: str, *, allow_unregistered: bool = True) -> Module:
+        """Parses a module from text or bytecode in memory; `name` is used in messages."""
+        return self._parse(lambda ctx: self.ir.Module.parse(source, ctx), name, allow_unregistered)
+
+    def _parse(self, parse: Callable[[Any], Module], name: str, allow_unregistered: bool) -> Module:
+        context = self.ir.Context()
+        context.allow_unregistered_dialects = allow_unregistered
+        try:
+            return parse(context)
+        except (self.ir.MLIRError, ValueError, RuntimeError) as error:
+            raise InputError(_first_message(error, name)) from None
+
+    def verify(self, op: Operation) -> None:
+        """Verifies `op`; raises InputError with the first diagnostic."""
+        try:
+            op.verify()
+        except (self.ir.MLIRError, ValueError, RuntimeError) as error:
+            raise InputError(_first_message(error, "module")) from None
+
+
+def _first_message(error: Exception, name: str) -> str:
+    diagnostics = getattr(error, "error_diagnostics", None)
+    if diagnostics:
+        first = diagnostics[0]
+        place = str(first.location)
+        place = place[4:-1].replace('"', "") if place.startswith("loc(") else place
+        return f"{place if place != 'unknown' else name}: {first.message}"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{name}: {lines[-1] if lines else 'not a valid MLIR module'}"
+
+
+def _decode(blob: bytes, element: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any] | None:
+    if element == "bf16":
+        raw = np.frombuffer(blob, np.uint16).astype(np.uint32) << 16
+        values: np.ndarray[Any, Any] = raw.view(np.float32)
+    elif element in ("i2", "i4"):
+        values = _sign_extend(np.frombuffer(blob, np.uint8), int(element[1:]))
+    elif element == "i1":
+        return None
+    elif element in _NUMPY_DTYPES:
+        values = np.frombuffer(blob, _NUMPY_DTYPES[element])
+    else:
+        return None
+    count = int(np.prod(shape, dtype=np.int64))
+    if values.size == 1 and count != 1:
+        return np.broadcast_to(values.reshape((1,) * len(shape)), shape)
+    return values.reshape(shape) if values.size == count else None
+
+
+def _sign_extend(raw: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
+    shift = np.uint8(8 - bits)
+    return (raw << shift).astype(np.uint8).view(np.int8) >> shift.astype(np.int8)
+
+
+def _parse_dense_text(text: str, element: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any] | None:
+    """Element types without a buffer interface (i4, bf16): read the printed form."""
+    body = text[text.index("<") + 1 : text.rindex(">", 0, text.rindex(":"))]
+    if body.startswith('"0x'):
+        return _decode(bytes.fromhex(body[3:-1]), element, shape)
+    tokens = body.replace("[", " ").replace("]", " ").replace(",", " ").split()
+    if element == "bf16":
+        values: list[float] = [_float_token(token) for token in tokens]
+        array: np.ndarray[Any, Any] = np.array(values, np.float32)
+    elif element.startswith("i"):
+        array = np.array([int(token) for token in tokens], np.int8 if int(element[1:]) <= 8 else np.int64)
+    else:
+        return None
+    return np.broadcast_to(array.reshape((1,) * len(shape)), shape) if array.size == 1 else array.reshape(shape)
+
+
+def _float_token(token: str) -> float:
+    if not token.startswith("0x"):
+        return float(token)
+    return float((np.array([int(token, 16)], np.uint32) << 16).view(np.float32)[0])
+
+
+class Builder:
+    """Creates operations at one insertion point and remembers them, so that a failed build can be undone."""
+
+    def __init__(self, bindings: Bindings, context: Any) -> None:
+        """A builder for modules of `context`."""
+        self.bindings = bindings
+        self.ir = bindings.ir
+        self.context = context
+        self.created: list[Operation] = []
+        self.location: Any = None
+        self._point: Any = None
+        self._constants: dict[Any, Value] = {}
+        self._attributes: dict[str, Attribute] = {}
+        self._cached_types: dict[str, Type] = {}
+
+    def before(self, op: Operation) -> None:
+        """Inserts before `op`, with its location, from now on."""
+        self._point = self.ir.InsertionPoint(op)
+        self.location = op.location
+
+    def type(self, text: str) -> Type:
+        """A type from its printed form, cached."""
+        found = self._cached_types.get(text)
+        if found is None:
+            found = self._cached_types[text] = self.ir.Type.parse(text, self.context)
+        return found
+
+    def attribute(self, text: str) -> Attribute:
+        """An attribute from its printed form, cached."""
+        found = self._attributes.get(text)
+        if found is None:
+            found = self._attributes[text] = self.ir.Attribute.parse(text, self.context)
+        return found
+
+    def tensor(self, extents: Extents, element: str) -> Type:
+        """The ranked tensor type with these extents (`None` is dynamic)."""
+        dims = "".join("?x" if n is None else f"{n}x" for n in extents)
+        return self.type(f"tensor<{dims}{element}>")
+
+    def create(
+        self,
+        name: str,
+        results: Sequence[Type] = (),
+        operands: Sequence[Value] = (),
+        attributes: Mapping[str, Attribute] | None = None,
+        regions: int = 0,
+    ) -> Operation:
+        """Creates an operation by its name."""
+        op = self.ir.Operation.create(
+            name,
+            results=list(results),
+            operands=list(operands),
+            attributes=dict(attributes) if attributes else None,
+            regions=regions,
+            loc=self.location,
+            ip=self._point,
+        )
+        self.created.append(op)
+        return op
+
+    def clone(self, op: Operation) -> Operation:
+        """A copy of `op` at the insertion point."""
+        copy = op.clone(self._point)
+        self.created.append(copy.operation)
+        return copy.operation
+
+    def named_linalg(
+        self, name: str, operands: Sequence[Value], inputs: int, result: Type, attributes: Mapping[str, Attribute]
+    ) -> Value:
+        """A named linalg operation; its region is filled by the bindings."""
+        segments = self.attribute(f"array<i32: {inputs}, {len(operands) - inputs}>")
+        op = self.create(
+            name, [result], operands, {**attributes, "operandSegmentSizes": segments}, regions=1
+        )
+        with self.context, self.location:
+            self.bindings.linalg.fill_builtin_region(op)
+        return op.results[0]
+
+    def generic(
+        self,
+        inputs: Sequence[Value],
+        init: Value,
+        maps: Sequence[str],
+        iterators: str,
+        body: Callable[[Body, Sequence[Value]], Value],
+    ) -> Value:
+        """A `linalg.generic` with one result.
+
+        Args:
+            inputs: the `ins` operands (tensors or scalars).
+            init: the `outs` operand.
+            maps: one printed affine map an operand.
+            iterators: one letter a loop, `p` for parallel and `r` for reduction.
+            body: called with a body builder and the block arguments (the last is `init`'s); returns what to yield.
+        """
+        kinds = {"p": "#linalg.iterator_type<parallel>", "r": "#linalg.iterator_type<reduction>"}
+        attributes = {
+            "indexing_maps": self.attribute("[" + ", ".join(maps) + "]"),
+            "iterator_types": self.attribute("[" + ", ".join(kinds[i] for i in iterators) + "]"),
+            "operandSegmentSizes": self.attribute(f"array<i32: {len(inputs)}, 1>"),
+        }
+        op = self.create("linalg.generic", [init.type], [*inputs, init], attributes, regions=1)
+        arguments = [self._element(v) for v in (*inputs, init)]
+        block = op.regions[0].blocks.append(*arguments, arg_locs=[self.location] * len(arguments))
+        self.fill(block, "linalg.yield", body)
+        return op.results[0]
+
+    def fill(self, block: Block, terminator: str, body: Callable[[Body, Sequence[Value]], Value]) -> None:
+        """Fills an empty block by `body` and ends it with `terminator` of what `body` returns."""
+        inner = Body(self, self.ir.InsertionPoint(block))
+        result = body(inner, list(block.arguments))
+        inner.create(terminator, (), [result])
+
+    def _element(self, value: Value) -> Type:
+        type_ = value.type
+        return self.bindings.element_type(type_) if self.bindings.is_ranked_tensor(type_) else type_
+
+    def constant(self, text: str) -> Value:
+        """An `arith.constant` from its attribute's printed form (`0 : i32`, `1.0 : f32`)."""
+        attribute = self.attribute(text)
+        return self.create("arith.constant", [attribute.type], (), {"value": attribute}).results[0]
+
+    def dense_constant(self, array: np.ndarray[Any, Any]) -> Value:
+        """An `arith.constant` tensor that holds `array` (int8/16/32/64 or float16/32/64)."""
+        if array.size and np.all(array == array.reshape(-1)[0]):
+            element = self.type(_MLIR_NAMES[array.dtype.name])
+            type_ = self.ir.RankedTensorType.get(array.shape, element, loc=self.location)
+            scalar = array.reshape(-1)[0].item()
+            make = self.ir.FloatAttr.get if array.dtype.kind == "f" else self.ir.IntegerAttr.get
+            with self.context, self.location:
+                attribute = self.ir.DenseElementsAttr.get_splat(type_, make(element, scalar))
+        else:
+            with self.context, self.location:
+                attribute = self.ir.DenseElementsAttr.get(np.ascontiguousarray(array))
+        return self.create("arith.constant", [attribute.type], (), {"value": attribute}).results[0]
+
+    def empty(self, like: Value | None, extents: Extents, element: str, sizes: Sequence[Value] = ()) -> Value:
+        """A `tensor.empty`; dynamic extents come from `sizes`, or from `like` when it has the same shape."""
+        if not sizes and like is not None:
+            sizes = [self.dim(like, i) for i, n in enumerate(extents) if n is None]
+        return self.create("tensor.empty", [self.tensor(extents, element)], sizes).results[0]
+
+    def dim(self, value: Value, position: int) -> Value:
+        """A `tensor.dim` of `value`."""
+        index = self.constant(f"{position} : index")
+        return self.create("tensor.dim", [self.type("index")], [value, index]).results[0]
+
+    def fill_tensor(self, value: Value, init: Value) -> Value:
+        """A `linalg.fill` of `init` by the scalar `value`."""
+        return self.named_linalg("linalg.fill", [value, init], 1, init.type, {})
+
+    def undo(self) -> None:
+        """Erases everything that was created, latest first."""
+        for op in reversed(self.created):
+            op.erase()
+        self.created.clear()
+
+
+class Body:
+    """Creates scalar operations inside the body of an operation."""
+
+    def __init__(self, builder: Builder, point: Any) -> None:
+        """A body builder at `point`; constants are created in the body itself."""
+        self._builder = builder
+        self._point = point
+
+    def create(
+        self, name: str, results: Sequence[Type], operands: Sequence[Value], attributes: Any = None
+    ) -> Operation:
+        """Creates an operation by its name (not remembered: it dies with its parent)."""
+        return self._builder.ir.Operation.create(
+            name,
+            results=list(results),
+            operands=list(operands),
+            attributes=attributes,
+            loc=self._builder.location,
+            ip=self._point,
+        )
+
+    def op(self, name: str, type_: str, *operands: Value) -> Value:
+        """The result of a one-result operation of printed result type `type_`."""
+        return self.create(name, [self._builder.type(type_)], operands).results[0]
+
+    def constant(self, text: str) -> Value:
+        """A scalar `arith.constant` from its attribute's printed form."""
+        attribute = self._builder.attribute(text)
+        return self.create("arith.constant", [attribute.type], (), {"value": attribute}).results[0]
+
+
+_MLIR_NAMES = {
+    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "float16": "f16", "float32": "f32", "float64": "f64",
+}  # fmt: skip
+
+
+def is_loaded(package: str) -> bool:
+    """Whether a binding's package was imported already."""
+    return package in sys.modules

@@ -1,0 +1,19 @@
+"""Errors that qfuse raises on purpose; anything else that escapes is a bug."""
+
+from __future__ import annotations
+
+
+class QfuseError(Exception):
+    """Base of all errors that a caller can cause; the message is one line."""
+
+
+class InputError(QfuseError):
+    """The input is not something qfuse can work on (unparsable, not a module, wrong type)."""
+
+
+class UsageError(QfuseError):
+    """An unknown target, fusion or option name, or an option value of the wrong kind; lists what is known."""
+
+
+class RegistryError(QfuseError):
+    """Two fusions or targets of one name, or a plugin that could not be loaded."""

@@ -1,0 +1,48 @@
+"""`Fusion`: three questions that change nothing, and one act that cannot refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qfuse.graph import Decision, Environment, Refusal
+from qfuse.matchers.nodes import Node
+
+
+class Fusion:
+    """One rewrite. Subclass it, set the class attributes, and register it (see `qfuse.registry`).
+
+    Valid IR in, valid IR out: everything that can refuse happens in `match` and `check`, which must not change
+    anything; `build` may only create operations.
+
+    Attributes:
+        id: unique name, `vendor.what-it-does`.
+        benefit: fusions of greater benefit are asked first; ties go by id.
+        doc: one line for listings.
+        listed: whether its decisions are entries of their own in the report (layout moves are not).
+    """
+
+    id: str = ""
+    benefit: int = 1
+    doc: str = ""
+    listed: bool = True
+
+    def match(self, node: Node) -> bool:
+        """Whether this node is a kind that the fusion handles."""
+        raise NotImplementedError
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Whether it applies, given the integer forms of the inputs.
+
+        Returns a `Decision`, a `Refusal` with the reason, or None when the node is none of its business after all
+        (nothing to report).
+        """
+        raise NotImplementedError
+
+    def build(self, decision: Decision, context: Any) -> Any:
+        """Builds a decision's operations and returns the SSA value it stands for.
+
+        Args:
+            decision: what `check` returned.
+            context: a `qfuse.emit.base.BuildContext` positioned before the node's operation.
+        """
+        raise NotImplementedError

@@ -1,0 +1,245 @@
+"""Integer forms: which values are integers plus `QuantParams`, and how each integer tensor is to be obtained.
+
+Nothing is built here. A `QValue` says where an integer tensor will come from; a form says what a float value is in
+terms of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from qfuse._mlir import Bindings, Value
+from qfuse.indexing import Extents, Index, compose, identity
+from qfuse.matchers.layout import Layout
+from qfuse.matchers.nodes import Node, Quantize
+from qfuse.matchers.scalar import ScalarReader, gather
+from qfuse.qparams import QuantParams, StorageType
+
+Array = np.ndarray[Any, Any]
+
+
+# -- integer tensors, existing and to be made --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Existing:
+    """An integer tensor that is in the IR; `cast` is the printed type to `quant.scast` it to first."""
+
+    value: Value
+    cast: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """An integer constant computed now."""
+
+    array: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """The result of a layout operation repeated on integers.
+
+    Attributes:
+        layout: the operation to repeat.
+        inputs: an integer tensor a source, with the index at which the source's elements are read from it.
+        storage: their type.
+        fill: what a pad yields, as a stored integer.
+    """
+
+    layout: Layout
+    inputs: tuple[tuple[QValue, Index], ...]
+    storage: StorageType
+    fill: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """The integer result of a planned fusion."""
+
+    decision: Decision
+
+
+QValue: TypeAlias = Existing | Folded | Moved | Made
+
+
+# -- forms -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class StoredForm:
+    """`value[d] = scale * (q[index(d)] - zero_point)`.
+
+    Attributes:
+        q: the integer tensor.
+        index: over the value's dimensions; a list of dimensions (a transposed or broadcast read) or the identity.
+        params: over the value's dimensions.
+        low: least stored integer that can occur.
+        high: greatest one.
+    """
+
+    q: QValue
+    index: Index
+    params: QuantParams
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, eq=False)
+class StepOperand:
+    """The other operand of an epilogue step: a number, or a float tensor read at `index` over the accumulator's dims."""
+
+    number: float | None = None
+    value: Value | None = None
+    index: Index = ()
+    element: str = "f32"
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One float operation after the scaled accumulators.
+
+    Attributes:
+        kind: `add`, `sub` (value - operand), `rsub` (operand - value), `mul`, `div`, `max`, `min` or `neg`.
+        operand: the other operand.
+    """
+
+    kind: str
+    operand: StepOperand | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class AccumForm:
+    """`value = moves(steps(scale * corrected accumulators))`.
+
+    Attributes:
+        decision: the planned contraction.
+        steps: float operations, in order, on the accumulators' own shape.
+        moves: layout operations after them.
+        to_value: for each accumulator element its place in the value; None when the moves cannot be inverted.
+        extents: shape of the value.
+        element: printed float type of the value.
+    """
+
+    decision: Decision
+    steps: tuple[Step, ...]
+    moves: tuple[Layout, ...]
+    to_value: Index | None
+    extents: Extents
+    element: str
+
+
+Form: TypeAlias = StoredForm | AccumForm
+
+
+# -- decisions ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a fusion does not apply. Falsy, and holds text only: operations may be gone when it is read.
+
+    Attributes:
+        reason: lower-case clause, requirement and finding.
+        hint: what would make it apply, or empty.
+    """
+
+    reason: str
+    hint: str = ""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+@dataclass(eq=False)
+class Decision:
+    """A fusion that applies to a node.
+
+    Attributes:
+        fusion: the fusion.
+        node: the node.
+        exactness: `bit-exact`, `within-1-lsb`, `within-n-lsb` or `reassociated`.
+        form: integer form of the node's result, when it stays a float value for others.
+        replacement: the integer tensor that takes the place of the node's (integer) result.
+        needs: integer tensors, and planned contractions whose accumulators are read.
+        float_inputs: float values that are read.
+        detail: facts for the report.
+        payload: what `build` needs; private to the fusion.
+    """
+
+    fusion: Any
+    node: Node
+    exactness: str
+    form: Form | None = None
+    replacement: QValue | None = None
+    needs: tuple[QValue | Decision, ...] = ()
+    float_inputs: tuple[Value, ...] = ()
+    detail: dict[str, Any] = field(default_factory=dict[str, Any])
+    payload: Any = None
+
+
+class Environment:
+    """What a fusion's `check` may look at: forms so far, constants, the target and the options.
+
+    Attributes:
+        target: what the machine allows.
+        options: how this run is to be done.
+        reader: scalar expressions and constants.
+    """
+
+    def __init__(self, bindings: Bindings, reader: ScalarReader, target: Any, options: Any) -> None:
+        """An environment with no forms yet."""
+        self.bindings = bindings
+        self.reader = reader
+        self.target = target
+        self.options = options
+        self.forms: dict[Value, Form] = {}
+        self.decisions: dict[Value, Decision] = {}
+        self.quantizes: dict[Value, Quantize] = {}
+
+    def form(self, value: Value) -> Form | None:
+        """The integer form of a float value, or None."""
+        return self.forms.get(value)
+
+    def range_of(self, value: Value, storage: StorageType) -> tuple[int, int]:
+        """Least and greatest integer that `value` can hold: its producer's clamp, or its type's range."""
+        producer = self.quantizes.get(value)
+        if producer is None or producer.params.storage != storage:
+            return storage.min, storage.max
+        return producer.params.quant_min, producer.params.quant_max
+
+    def array(self, q: QValue, storage: StorageType) -> Array | None:
+        """Constant values of an integer tensor, unsigned storage read as such, or None."""
+        raw = self._array(q)
+        if raw is None or storage.signed or raw.dtype.kind != "i":
+            return raw
+        if storage.bits < 8 * raw.dtype.itemsize:
+            return raw & ((1 << storage.bits) - 1)
+        return raw.view(raw.dtype.name.replace("int", "uint"))
+
+    def _array(self, q: QValue) -> Array | None:
+        if isinstance(q, Folded):
+            return q.array
+        if isinstance(q, Existing):
+            return None if q.cast is not None else self.reader.constants.read(q.value)
+        if not isinstance(q, Moved) or len(q.inputs) != 1 or q.layout.index is None or q.fill is not None:
+            return None
+        inner, index = q.inputs[0]
+        source = self._array(inner)
+        extents = self.bindings.extents(q.layout.op.results[0].type)
+        if source is None or None in extents:
+            return None
+        sizes = [n or 0 for n in extents]
+        if q.layout.kind == "reshape" and index == identity(source.ndim):
+            return source.reshape(sizes)
+        moved = gather(source, compose(index, q.layout.index, extents), sizes)
+        return np.broadcast_to(moved, sizes)
+
+
+#: Reasons by node result, kept when a fusion refuses.
+Refusals: TypeAlias = Mapping[Value, Refusal]
+Check: TypeAlias = Callable[[Node, Environment], "Decision | Refusal"]

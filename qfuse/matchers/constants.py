@@ -1,0 +1,69 @@
+"""Reads constant tensors: dense, splat and resource attributes, also through layout operations on constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qfuse._mlir import Bindings, Operation, Value
+
+Array = np.ndarray[Any, Any]
+
+
+class ConstantReader:
+    """Values of SSA constants, read once and kept for one run.
+
+    A splat stays a broadcast view, so reading a large uniform constant costs nothing.
+    """
+
+    def __init__(self, bindings: Bindings) -> None:
+        """A reader for modules of `bindings`."""
+        self._bindings = bindings
+        self._arrays: dict[Value, Array | None] = {}
+
+    def is_constant(self, value: Value) -> bool:
+        """Whether `value` is an `arith.constant` (whose values may still be unreadable when elided)."""
+        return _constant_op(value) is not None
+
+    def scalar(self, value: Value) -> tuple[Any, str] | None:
+        """`(number, printed type)` of a scalar integer, index or float constant, or None."""
+        op = _constant_op(value)
+        if op is None:
+            return None
+        ir = self._bindings.ir
+        attribute = op.attributes["value"]
+        if isinstance(attribute, ir.IntegerAttr | ir.BoolAttr | ir.FloatAttr):
+            return attribute.value, self._bindings.type_name(value.type)
+        return None
+
+    def read(self, value: Value) -> Array | None:
+        """Values of a constant tensor (or of a layout operation on one), or None.
+
+        Integers are signed as stored; the caller reinterprets unsigned storage.
+        """
+        if value not in self._arrays:
+            self._arrays[value] = self._read(value)
+        return self._arrays[value]
+
+    def _read(self, value: Value) -> Array | None:
+        owner = value.owner
+        op = getattr(owner, "operation", None)
+        if op is None:
+            return None
+        if op.name in ("arith.constant", "tosa.const"):
+            attribute = op.attributes["value" if op.name == "arith.constant" else "values"]
+            return self._bindings.dense(attribute)
+        if op.name == "linalg.transpose":
+            source = self.read(op.operands[0])
+            return None if source is None else source.transpose(list(op.attributes["permutation"]))
+        if op.name in ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast"):
+            source = self.read(op.operands[0])
+            extents = self._bindings.extents(op.results[0].type)
+            return None if source is None or None in extents else source.reshape([n or 0 for n in extents])
+        return None
+
+
+def _constant_op(value: Value) -> Operation | None:
+    op = getattr(value.owner, "operation", None)
+    return op if op is not None and op.name == "arith.constant" else None

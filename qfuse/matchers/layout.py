@@ -1,0 +1,205 @@
+"""Layout operations: those that move elements and compute nothing, so that they can run on the stored integers.
+
+    dequantize(layout(q)) == layout(dequantize(q))
+
+holds for every operation here when the quantization parameters are moved along (a pad of 0.0 becomes a pad of the zero
+point).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qfuse._mlir import Bindings, Operation, Value
+from qfuse.indexing import Index, Linear, as_dim, constant, dim, floordiv, identity, mod, plus, times
+
+#: `tensor` operations whose result has the elements of their first operand in another order, or some of them.
+_UNKNOWN_ORDER = ("tensor.reshape",)
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """A layout operation.
+
+    Attributes:
+        kind: `transpose`, `reshape`, `cast`, `broadcast`, `slice`, `pad`, `concat` or `gather`.
+        op: the operation.
+        sources: the tensors whose elements it moves.
+        index: for each element of the result, which element of the source it is; None when not known statically.
+        inverse: the other way round, where every source element has one place in the result; else None.
+        axis: dimension of a concat.
+        padded: dimensions that a pad extends.
+        pad_value: SSA value that a pad yields.
+    """
+
+    kind: str
+    op: Operation
+    sources: tuple[Value, ...]
+    index: Index | None = None
+    inverse: Index | None = None
+    axis: int | None = None
+    padded: tuple[int, ...] = ()
+    pad_value: Any = None
+
+
+def match_layout(bindings: Bindings, op: Operation) -> Layout | None:
+    """`op` as a layout operation on ranked tensors, or None. Generic copies are matched from their bodies."""
+    if len(op.results) != 1 or not bindings.is_ranked_tensor(op.results[0].type):
+        return None
+    name = op.name
+    if name == "tensor.pad":
+        return _pad(bindings, op)
+    if name == "tensor.concat":
+        return Layout("concat", op, tuple(op.operands), axis=op.attributes["dim"].value)
+    if name in _UNKNOWN_ORDER:
+        return Layout("reshape", op, (op.operands[0],))
+    index = source_index(bindings, op)
+    kind = {
+        "linalg.transpose": "transpose",
+        "linalg.broadcast": "broadcast",
+        "tensor.extract_slice": "slice",
+        "tensor.cast": "cast",
+    }.get(name, "reshape")
+    if index is None and name not in ("tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice"):
+        return None
+    return Layout(kind, op, (op.operands[0],), index, None if index is None else _inverse(bindings, op, index))
+
+
+def source_index(bindings: Bindings, op: Operation) -> Index | None:
+    """For single-source layout operations: the index of the source element, over the result's dimensions."""
+    name = op.name
+    if name == "linalg.transpose":
+        permutation = list(op.attributes["permutation"])
+        places: list[Linear] = [constant(0)] * len(permutation)
+        for result, source in enumerate(permutation):
+            places[source] = dim(result)
+        return tuple(places)
+    if name == "linalg.broadcast":
+        added = set(op.attributes["dimensions"])
+        rank = len(bindings.extents(op.results[0].type))
+        return tuple(dim(i) for i in range(rank) if i not in added)
+    if name == "tensor.cast":
+        source_type = op.operands[0].type
+        if not bindings.is_ranked_tensor(source_type) or not bindings.is_ranked_tensor(op.results[0].type):
+            return None
+        return identity(len(bindings.extents(source_type)))
+    if name == "tensor.collapse_shape":
+        inner = bindings.extents(op.operands[0].type)
+        outer = bindings.extents(op.results[0].type)
+        return _collapsed(_groups(op), inner, outer)
+    if name == "tensor.expand_shape":
+        return _expanded(_groups(op), bindings.extents(op.results[0].type))
+    if name == "tensor.extract_slice":
+        return _slice(bindings, op)
+    return None
+
+
+def _groups(op: Operation) -> list[list[int]]:
+    return [[int(i) for i in group] for group in op.attributes["reassociation"]]
+
+
+def _collapsed(
+    groups: Sequence[Sequence[int]], inner: Sequence[int | None], outer: Sequence[int | None]
+) -> Index | None:
+    """Index into the expanded tensor from the collapsed one's dimensions."""
+    places: list[Linear] = []
+    for position, group in enumerate(groups):
+        stride = 1
+        reversed_places: list[Linear] = []
+        for number, member in enumerate(reversed(group)):
+            extent = inner[member]
+            place = floordiv(dim(position), stride, tuple(outer))
+            if number < len(group) - 1:
+                if extent is None:
+                    return None
+                place = mod(place, extent, tuple(outer))
+                stride *= extent
+            reversed_places.append(place)
+        places.extend(reversed(reversed_places))
+    return tuple(places) if groups else tuple(constant(0) for _ in inner)
+
+
+def _expanded(groups: Sequence[Sequence[int]], extents: Sequence[int | None]) -> Index | None:
+    """Index into the collapsed tensor from the expanded one's dimensions."""
+    places: list[Linear] = []
+    for group in groups:
+        total, stride = constant(0), 1
+        for number, member in enumerate(reversed(group)):
+            total = plus(total, times(dim(member), stride))
+            extent = extents[member]
+            if number < len(group) - 1:
+                if extent is None:
+                    return None
+                stride *= extent
+        places.append(total)
+    return tuple(places)
+
+
+def _slice(bindings: Bindings, op: Operation) -> Index | None:
+    offsets = list(op.attributes["static_offsets"])
+    sizes = list(op.attributes["static_sizes"])
+    strides = list(op.attributes["static_strides"])
+    dynamic = -(2**63)
+    kept = kept_dims(sizes, bindings.extents(op.results[0].type))
+    if kept is None or dynamic in offsets or dynamic in strides:
+        return None
+    return tuple(
+        plus(times(dim(kept.index(i)), strides[i]), constant(offsets[i])) if i in kept else constant(offsets[i])
+        for i in range(len(offsets))
+    )
+
+
+def kept_dims(sizes: Sequence[int], result: Sequence[int | None]) -> list[int] | None:
+    """Source dimensions that a (possibly rank-reducing) slice keeps."""
+    if len(sizes) == len(result):
+        return list(range(len(sizes)))
+    kept: list[int] = []
+    wanted = list(result)
+    for position, size in enumerate(sizes):
+        left = len(sizes) - position
+        if wanted and (size == wanted[0] or (size < 0 and wanted[0] is None)):
+            if size == 1 and left > len(wanted) and all(s != 1 for s in wanted[:1]):
+                continue
+            kept.append(position)
+            wanted.pop(0)
+        elif size != 1:
+            return None
+    return kept if not wanted else None
+
+
+def _inverse(bindings: Bindings, op: Operation, index: Index) -> Index | None:
+    name = op.name
+    if name == "linalg.transpose":
+        return tuple(dim(i) for i in op.attributes["permutation"])
+    if name == "tensor.cast":
+        return identity(len(index))
+    if name == "tensor.collapse_shape":
+        return _expanded(_groups(op), bindings.extents(op.operands[0].type))
+    if name == "tensor.expand_shape":
+        inner = bindings.extents(op.results[0].type)
+        return _collapsed(_groups(op), inner, bindings.extents(op.operands[0].type))
+    return None
+
+
+def _pad(bindings: Bindings, op: Operation) -> Layout | None:
+    low = list(op.attributes["static_low"])
+    high = list(op.attributes["static_high"])
+    block = op.regions[0].blocks[0]
+    operations = list(block.operations)
+    value = operations[-1].operation.operands[0]
+    if len(operations) != 1 or value.owner == block:
+        return None
+    dynamic = -(2**63)
+    padded = tuple(i for i, (a, b) in enumerate(zip(low, high, strict=True)) if a or b)
+    index: Index | None = None
+    if dynamic not in low:
+        index = tuple(plus(dim(i), constant(-a)) for i, a in enumerate(low))
+    return Layout("pad", op, (op.operands[0],), index, padded=padded, pad_value=value)
+
+
+def is_projection(index: Index) -> bool:
+    """Whether an index is a list of distinct dimensions, so that an indexing map can say it."""
+    positions = [as_dim(e) for e in index]
+    return None not in positions and len(set(positions)) == len(positions)

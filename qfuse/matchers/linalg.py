@@ -1,0 +1,105 @@
+"""Turns operations of a module into typed nodes, one at a time, without changing anything."""
+
+from __future__ import annotations
+
+from qfuse._mlir import Bindings, Operation, Value
+from qfuse.indexing import identity, is_identity
+from qfuse.matchers.constants import ConstantReader
+from qfuse.matchers.contraction import match_reduction
+from qfuse.matchers.layout import Layout, match_layout
+from qfuse.matchers.named import match_named
+from qfuse.matchers.nodes import (
+    Contradiction,
+    Dequantize,
+    Elementwise,
+    FakeQuantize,
+    LayoutNode,
+    Node,
+    Opaque,
+    Quantize,
+)
+from qfuse.matchers.quantization import ContradictionError, QuantizationMatcher
+from qfuse.matchers.scalar import Scalar, ScalarReader
+
+#: Operations that create or describe tensors and compute nothing.
+_SILENT = ("tensor.empty", "linalg.fill", "arith.constant", "tensor.dim", "tensor.from_elements", "tensor.splat")
+
+
+class Recognizer:
+    """Reads operations of one module; expressions and constants are kept between calls."""
+
+    def __init__(self, bindings: Bindings) -> None:
+        """A recognizer for modules of `bindings`."""
+        self.bindings = bindings
+        self.constants = ConstantReader(bindings)
+        self.reader = ScalarReader(bindings, self.constants)
+        self.quantization = QuantizationMatcher(self.reader)
+
+    def node(self, op: Operation) -> Node | None:
+        """The node of `op`, or None for operations that are of no interest (no tensor result, constants, ...)."""
+        if not len(op.results) or op.name in _SILENT:
+            return None
+        result = op.results[0]
+        if not self.bindings.is_ranked_tensor(result.type):
+            return None
+        try:
+            named = match_named(self.bindings, self.constants, op)
+        except ContradictionError as error:
+            return Contradiction(op, result, str(error))
+        if named is not None:
+            return named
+        layout = match_layout(self.bindings, op)
+        if layout is not None:
+            return LayoutNode(op, result, layout)
+        view = self.reader.view(op)
+        if view is None:
+            return Opaque(op, result, op.name)
+        if view.reduction:
+            return match_reduction(self.reader, view)
+        return self._elementwise(op, result)
+
+    def _elementwise(self, op: Operation, result: Value) -> Node:
+        scalar = self.reader.of(result)
+        if scalar is None or len(op.results) != 1:
+            return Opaque(op, result, "elementwise")
+        extents = self.bindings.extents(result.type)
+        if scalar.op == "elem":
+            value, index = scalar.payload
+            inverse = identity(len(extents)) if is_identity(index, extents) else None
+            return LayoutNode(op, result, Layout("broadcast", op, (value,), index, inverse))
+        gathered = _gathered(op, scalar)
+        if gathered is not None:
+            return LayoutNode(op, result, gathered)
+        try:
+            if scalar.type.startswith(("f", "bf")):
+                stored = self.quantization.dequantize(scalar, extents)
+                if stored is not None:
+                    return Dequantize(op, result, stored.storage, stored.index, stored.params)
+                fake = self.quantization.fake_quantize(scalar, extents)
+                if fake is not None:
+                    return FakeQuantize(op, result, fake.input, fake.params)
+            else:
+                found = self.quantization.quantize(scalar, extents)
+                if found is not None:
+                    return Quantize(
+                        op, result, found.input, found.params, found.reciprocal, found.zero_point_first, scalar
+                    )
+        except ContradictionError as error:
+            return Contradiction(op, result, str(error))
+        return Elementwise(op, result, scalar)
+
+
+def _gathered(op: Operation, scalar: Scalar) -> Layout | None:
+    """A body that only computes indices and extracts one element of one tensor is a gather."""
+    if scalar.op != "opaque" or scalar.payload != "tensor.extract":
+        return None
+    for inner in op.regions[0].blocks[0].operations:
+        inner = inner.operation
+        if inner.name == "tensor.extract" and inner.results[0].owner == inner:
+            if inner.results[0] == _yielded(op):
+                return Layout("gather", op, (inner.operands[0],))
+    return None
+
+
+def _yielded(op: Operation) -> Value:
+    return list(op.regions[0].blocks[0].operations)[-1].operation.operands[0]

@@ -1,0 +1,161 @@
+"""Named quantize and dequantize operations: `iree_linalg_ext.*_affine` and `quant.qcast / dcast`.
+
+`iree_linalg_ext` is registered in IREE's bindings only; elsewhere it arrives in generic form.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from qfuse._mlir import Bindings, Operation, Value
+from qfuse.indexing import Index, dim, floordiv, identity
+from qfuse.matchers.constants import ConstantReader
+from qfuse.matchers.nodes import Dequantize, Node, Quantize
+from qfuse.matchers.quantization import ContradictionError, check_scale, check_zero_point
+from qfuse.matchers.scalar import Scalar
+from qfuse.qparams import ZERO, Param, QuantParams, StorageType
+
+_QUANTIZED = re.compile(
+    r"!quant\.uniform<(?P<sign>[iu])(?P<bits>\d+)(?:<(?P<min>-?\d+):(?P<max>-?\d+)>)?:(?P<expressed>\w+)"
+    r"(?::(?P<axis>\d+|\{[^}]*\}))?,\s*(?P<params>.*)>$"
+)
+
+
+def match_named(bindings: Bindings, constants: ConstantReader, op: Operation) -> Node | None:
+    """A named quantize or dequantize as a node, or None.
+
+    Raises:
+        ContradictionError: scale or zero point make no sense.
+    """
+    if op.name == "quant.dcast":
+        return _dcast(bindings, op)
+    if op.name.startswith("iree_linalg_ext.") and op.name.endswith("quantize_affine"):
+        return _affine(bindings, constants, op)
+    return None
+
+
+# -- iree_linalg_ext -------------------------------------------------------------------------------------------
+
+
+def _affine(bindings: Bindings, constants: ConstantReader, op: Operation) -> Node | None:
+    operands = list(op.operands)
+    attributes = {str(getattr(a, "name", a)): op.attributes[str(getattr(a, "name", a))] for a in op.attributes}
+    if len(operands) not in (3, 4) or "indexing_maps" not in attributes or len(op.results) != 1:
+        return None
+    result = op.results[0]
+    extents = bindings.extents(result.type)
+    rank = len(extents)
+    try:
+        maps = [bindings.index_map(getattr(m, "value", m)) for m in attributes["indexing_maps"]]
+    except (ValueError, AttributeError):
+        return None
+    if maps[0] != identity(rank) or maps[-1] != identity(rank):
+        return None
+    scale = _operand(bindings, constants, operands[1], maps[1])
+    zero_signed = "zp_unsigned" not in attributes
+    zero = ZERO if len(operands) == 3 else _operand(bindings, constants, operands[2], maps[2], zero_signed)
+    quantize = op.name.endswith(".quantize_affine")
+    stored = result if quantize else operands[0]
+    width = bindings.type_name(bindings.element_type(stored.type))
+    signed = ("storage_unsigned" if quantize else "input_unsigned") not in attributes
+    storage = StorageType(int(width[1:]), signed)
+    check_scale(scale)
+    check_zero_point(zero, storage.min, storage.max, storage.bits)
+    if not quantize:
+        expressed = bindings.type_name(bindings.element_type(result.type))
+        params = QuantParams(storage, storage.min, storage.max, scale, zero, expressed, extents)
+        return Dequantize(op, result, operands[0], identity(rank), params)
+    low = attributes["quant_min"].value if "quant_min" in attributes else storage.min
+    high = attributes["quant_max"].value if "quant_max" in attributes else storage.max
+    expressed = bindings.type_name(bindings.element_type(operands[0].type))
+    params = QuantParams(storage, low, high, scale, zero, expressed, extents)
+    source = Scalar("elem", expressed, payload=(operands[0], identity(rank)))
+    return Quantize(op, result, source, params, False, False, None)
+
+
+def _operand(
+    bindings: Bindings, constants: ConstantReader, value: Value, index: Index, signed: bool = True
+) -> Param:
+    number = constants.scalar(value)
+    if number is not None:
+        return Param((), np.asarray(number[0]), element=number[1])
+    if not bindings.is_ranked_tensor(value.type):
+        return Param((), value=value, element=bindings.type_name(value.type), signed=signed)
+    element = bindings.type_name(bindings.element_type(value.type))
+    data = constants.read(value)
+    return Param(index, data, None if data is not None else value, element, signed)
+
+
+# -- quant -----------------------------------------------------------------------------------------------------
+
+
+def _dcast(bindings: Bindings, op: Operation) -> Node | None:
+    source = op.operands[0]
+    if not bindings.is_ranked_tensor(source.type) or not bindings.is_ranked_tensor(op.results[0].type):
+        return None
+    extents = bindings.extents(source.type)
+    params = parse_quantized(bindings.type_name(bindings.element_type(source.type)), extents)
+    if params is None:
+        return None
+    producer = getattr(source.owner, "operation", None)
+    rank = len(extents)
+    if producer is not None and producer.name == "quant.scast":
+        return Dequantize(op, op.results[0], producer.operands[0], identity(rank), params)
+    shape = "".join("?x" if n is None else f"{n}x" for n in extents)
+    return Dequantize(
+        op, op.results[0], source, identity(rank), params, f"tensor<{shape}{params.storage.mlir}>"
+    )
+
+
+def parse_quantized(text: str, extents: tuple[int | None, ...]) -> QuantParams | None:
+    """QuantParams of a printed `!quant.uniform` type for data of shape `extents`, or None.
+
+    Raises:
+        ContradictionError: scale or zero point make no sense.
+    """
+    found = _QUANTIZED.match(text)
+    if found is None:
+        return None
+    storage = StorageType(int(found["bits"]), found["sign"] == "i")
+    low = storage.min if found["min"] is None else int(found["min"])
+    high = storage.max if found["max"] is None else int(found["max"])
+    numbers = _numbers(found["params"])
+    scales = np.array([float(s) for s, _ in numbers], np.float64)
+    zeros = np.array([int(z or 0) for _, z in numbers], np.int64)
+    axis = found["axis"]
+    index: Index = ()
+    shape: tuple[int, ...] = ()
+    if axis is not None and axis.isdigit():
+        index, shape = (dim(int(axis)),), (len(numbers),)
+    elif axis is not None:
+        blocks = dict((int(a), int(b)) for a, b in (pair.split(":") for pair in axis.strip("{}").split(",")))
+        if any(n is None for n in extents):
+            return None
+        index = tuple(floordiv(dim(i), blocks.get(i, n or 1), extents) for i, n in enumerate(extents))
+        shape = tuple((n or 1) // blocks.get(i, n or 1) for i, n in enumerate(extents))
+    if int(np.prod(shape)) != len(numbers):
+        raise ContradictionError(f"the quantized type has {len(numbers)} scales for {int(np.prod(shape))} blocks")
+    scale = Param(index, scales.astype(np.float32).reshape(shape)).simplified(extents)
+    zero = Param(index, zeros.reshape(shape), element="i64").simplified(extents) if zeros.any() else ZERO
+    check_scale(scale)
+    check_zero_point(zero, storage.min, storage.max, storage.bits)
+    return QuantParams(storage, low, high, scale, zero, found["expressed"], extents)
+
+
+def _numbers(text: str) -> list[tuple[str, str | None]]:
+    pairs: list[tuple[str, str | None]] = []
+    for token in re.sub(r"[{}\s]", " ", text).replace(",", " ").split():
+        scale, _, zero = token.partition(":")
+        pairs.append((scale, zero or None))
+    return pairs
+
+
+def quantized_type_of(bindings: Bindings, value: Value) -> Any:
+    """The printed element type of a tensor when it is a quantized type, else None."""
+    if not bindings.is_ranked_tensor(value.type):
+        return None
+    name = bindings.type_name(bindings.element_type(value.type))
+    return name if name.startswith("!quant.") else None

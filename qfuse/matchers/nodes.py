@@ -1,0 +1,143 @@
+"""Typed nodes: what each operation of a function is, in terms that do not depend on the dialect it was written in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from qfuse._mlir import Operation, Value
+from qfuse.indexing import Extents, Index
+from qfuse.matchers.layout import Layout
+from qfuse.matchers.scalar import Scalar
+from qfuse.qparams import QuantParams
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """Base of all nodes.
+
+    Attributes:
+        op: the operation that produces `result` (the last one of a chain).
+        result: the SSA value that the node stands for.
+    """
+
+    op: Operation
+    result: Value
+
+
+@dataclass(frozen=True, eq=False)
+class Dequantize(Node):
+    """`result = scale * (storage - zero_point)`.
+
+    Attributes:
+        storage: the integer tensor, of the result's shape, or a quantized-type tensor (see `storage_cast`).
+        index: where the result's elements come from in `storage` (identity unless a layout was read through).
+        params: over the result's dimensions.
+        storage_cast: printed integer tensor type to `quant.scast` `storage` to first, or None.
+    """
+
+    storage: Value
+    index: Index
+    params: QuantParams
+    storage_cast: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Quantize(Node):
+    """`result = clamp(round(input / scale) + zero_point)` as integers.
+
+    Attributes:
+        input: the expression that is quantized, usually one element of a float tensor.
+        params: over the result's dimensions.
+        reciprocal: whether the IR multiplies by 1/scale instead of dividing.
+        zero_point_first: whether the zero point is added before rounding.
+        spelled: the whole expression, to evaluate on constants.
+    """
+
+    input: Scalar
+    params: QuantParams
+    reciprocal: bool
+    zero_point_first: bool
+    spelled: Scalar | None
+
+
+@dataclass(frozen=True, eq=False)
+class FakeQuantize(Node):
+    """A quantize and a dequantize in float arithmetic; no integer tensor exists.
+
+    Attributes:
+        input: the expression that is quantized.
+        params: over the result's dimensions; the storage type is the smallest that holds the clamp bounds.
+    """
+
+    input: Scalar
+    params: QuantParams
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction(Node):
+    """`result[out] = init[out] + sum over reduction of lhs[...] * rhs[...]`.
+
+    Attributes:
+        lhs: first multiplied tensor.
+        rhs: second multiplied tensor.
+        init: what is accumulated into.
+        lhs_index: over the loops.
+        rhs_index: over the loops.
+        out_index: over the loops (distinct parallel loops).
+        extents: of the loops.
+        reduction: loops that are summed over.
+        integer: whether it multiplies integers already.
+        through: intermediate operations when the product is an operation of its own.
+    """
+
+    lhs: Value
+    rhs: Value
+    init: Value
+    lhs_index: Index
+    rhs_index: Index
+    out_index: Index
+    extents: Extents
+    reduction: tuple[int, ...]
+    integer: bool = False
+    through: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution(Contraction):
+    """A contraction whose first operand is read at sums of loops (a sliding window)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise(Node):
+    """An elementwise operation: the expression of one element over the result's dimensions."""
+
+    scalar: Scalar
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutNode(Node):
+    """A layout operation."""
+
+    layout: Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Opaque(Node):
+    """Anything else; `kind` says what it looks like (`reduction`, `pooling`, ...)."""
+
+    kind: str
+
+
+@dataclass(frozen=True, eq=False)
+class Contradiction(Node):
+    """A quantize or dequantize whose parts contradict each other; it is left alone.
+
+    Attributes:
+        reason: what contradicts what.
+    """
+
+    reason: str
+
+
+AnyNode: TypeAlias = Any

@@ -1,0 +1,268 @@
+"""How a tensor was quantized: `QuantParams`, the one description that every matcher produces and fusion consumes.
+
+    real value = scale * (stored integer - zero point)
+
+Terms are those of MLIR's quant dialect and of torchao's block sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from qfuse.indexing import (
+    Extents,
+    Index,
+    as_block,
+    as_dim,
+    compose,
+    constant,
+    dims_of_index,
+    drop_unit,
+    identity,
+)
+
+
+@dataclass(frozen=True)
+class StorageType:
+    """An integer type with its signedness, which MLIR's signless integers do not carry.
+
+    Attributes:
+        bits: width of the values' type.
+        signed: whether values are read by sign extension.
+    """
+
+    bits: int
+    signed: bool
+
+    @property
+    def min(self) -> int:
+        """Least value."""
+        return -(1 << (self.bits - 1)) if self.signed else 0
+
+    @property
+    def max(self) -> int:
+        """Greatest value."""
+        return (1 << (self.bits - 1)) - 1 if self.signed else (1 << self.bits) - 1
+
+    @property
+    def mlir(self) -> str:
+        """The signless MLIR type."""
+        return f"i{self.bits}"
+
+    def __str__(self) -> str:
+        return f"{'s' if self.signed else 'u'}{self.bits}"
+
+
+@dataclass(frozen=True, eq=False)
+class Param:
+    """A scale or zero point: constant values, or an SSA value known only at run time.
+
+    Attributes:
+        index: for each dimension of the parameter, where in the quantized data's dimensions it is read
+            (`()` for one value, `(d0,)` for one a row, `(d0, d1 floordiv 32)` for one a group of 32).
+        data: the constant values (rank = `len(index)`), or None.
+        value: the SSA tensor (rank = `len(index)`) or scalar that holds them, or None.
+        element: printed element type of `value` (`f32`, `i64`, ...).
+        signed: whether an integer `value` is to be sign-extended.
+        negated: whether the parameter is `-value`.
+        inverted: whether the parameter is `1 / value`.
+    """
+
+    index: Index
+    data: np.ndarray[Any, Any] | None = None
+    value: Any = None
+    element: str = "f32"
+    signed: bool = True
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the values are known."""
+        return self.data is not None
+
+    @property
+    def scalar(self) -> float | None:
+        """The one constant value, or None."""
+        if self.data is None or self.data.size == 0:
+            return None
+        first = self.data.reshape(-1)[0]
+        if self.data.size == 1 or bool(np.all(self.data == first)):
+            return first.item()
+        return None
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether it is known to be zero everywhere."""
+        return self.data is not None and not self.data.any()
+
+    def over(self, index: Index, extents: Extents) -> Param:
+        """The same parameter for other data: `index` maps the new data's dimensions to the old ones."""
+        return replace(self, index=compose(self.index, index, extents))
+
+    def simplified(self, extents: Extents) -> Param:
+        """Uniform constants become scalars, dimensions that are never read are dropped."""
+        index = drop_unit(self.index, extents)
+        data = self.data
+        if data is None:
+            return replace(self, index=index)
+        if data.ndim and (data.size == 1 or self.scalar is not None):
+            return replace(self, index=(), data=data.reshape(-1)[:1].reshape(()))
+        fixed = [i for i, e in enumerate(index) if not e.terms]
+        if fixed:
+            position = tuple(index[i].const if i in fixed else slice(None) for i in range(len(index)))
+            data = data[position]
+            index = tuple(e for i, e in enumerate(index) if i not in fixed)
+        return replace(self, index=index, data=data)
+
+    def equals(self, other: Param) -> bool:
+        """Whether two parameters are the same for every element (same constants, or the same SSA value)."""
+        if self.is_zero and other.is_zero:
+            return True
+        if self.index != other.index:
+            return False
+        if self.data is not None and other.data is not None:
+            return self.data.shape == other.data.shape and bool(np.all(self.data == other.data))
+        if self.value is None or other.value is None:
+            return False
+        return bool(self.value == other.value) and self.signed == other.signed
+
+
+ZERO = Param((), np.zeros((), np.int64), element="i64")
+ONE = Param((), np.ones((), np.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class QuantParams:
+    """How a tensor of shape `extents` was quantized.
+
+    Attributes:
+        storage: integer type and signedness of the stored values.
+        quant_min: least stored value.
+        quant_max: greatest stored value.
+        scale: positive scale(s).
+        zero_point: integer zero point(s); `ZERO` when symmetric.
+        expressed: printed float type of the real values.
+        extents: shape of the data, `None` for dynamic.
+    """
+
+    storage: StorageType
+    quant_min: int
+    quant_max: int
+    scale: Param
+    zero_point: Param
+    expressed: str
+    extents: Extents
+
+    def over(self, index: Index, extents: Extents) -> QuantParams:
+        """The parameters of data of shape `extents` whose elements come from here by `index`."""
+        return replace(
+            self,
+            scale=self.scale.over(index, extents).simplified(extents),
+            zero_point=self.zero_point.over(index, extents).simplified(extents),
+            extents=extents,
+        )
+
+    def equals(self, other: QuantParams) -> bool:
+        """Whether the same integers mean the same real values under both."""
+        return (
+            self.storage == other.storage
+            and self.scale.equals(other.scale)
+            and self.zero_point.equals(other.zero_point)
+        )
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the zero point is known to be zero."""
+        return self.zero_point.is_zero
+
+    @property
+    def block_size(self) -> tuple[int | None, ...] | None:
+        """One entry a dimension: None for the whole extent, 1 for one parameter an index, g for groups of g.
+
+        None instead of a tuple when the parameters are not laid out in blocks.
+        """
+        return block_size((self.scale.index, self.zero_point.index), self.extents)
+
+    @property
+    def granularity(self) -> str:
+        """`per-tensor`, `per-axis(n)`, `per-token`, `per-group(g)` or `per-block(...)`."""
+        blocks = self.block_size
+        if blocks is None:
+            return "unstructured"
+        divided = [i for i, g in enumerate(blocks) if g is not None]
+        if not divided:
+            return "per-tensor"
+        sizes = [blocks[i] for i in divided]
+        rank = len(blocks)
+        if len(divided) == 1 and sizes == [1]:
+            return f"per-axis({divided[0]})"
+        if all(g == 1 for g in sizes) and divided == list(range(rank - 1)):
+            return "per-token"
+        if (sizes[-1] or 1) > 1 and divided[-1] == rank - 1 and all(g == 1 for g in sizes[:-1]):
+            return f"per-group({sizes[-1]})"
+        return "per-block(" + ",".join("*" if g is None else str(g) for g in blocks) + ")"
+
+    def __str__(self) -> str:
+        kind = "symmetric" if self.symmetric else "asymmetric"
+        where = "" if self.scale.is_constant else " run-time"
+        return f"{self.storage} {self.granularity} {kind}{where}"
+
+
+def block_size(indices: Sequence[Index], extents: Extents) -> tuple[int | None, ...] | None:
+    """The common block size of parameters read at `indices`; see `QuantParams.block_size`."""
+    blocks: list[int | None] = [None] * len(extents)
+    for index in indices:
+        for expr in drop_unit(index, extents):
+            if not expr.terms:
+                continue
+            block = as_block(expr)
+            if block is None:
+                return None
+            position, size = block
+            before = blocks[position]
+            blocks[position] = size if before is None else min(size, before)
+    return tuple(blocks)
+
+
+def axis_param(data: np.ndarray[Any, Any], axis: int) -> Param:
+    """A constant parameter with one value an index of `axis`."""
+    return Param((identity(axis + 1)[axis],), data, element="f32" if data.dtype.kind == "f" else "i64")
+
+
+def broadcast_to_dims(param: Param, dims: Sequence[int]) -> np.ndarray[Any, Any] | None:
+    """Constant values as an array whose axes are `dims` (extent 1 where the parameter does not vary).
+
+    None when the parameter is not constant or is not read along whole dimensions.
+    """
+    if param.data is None:
+        return None
+    positions = [as_dim(e) for e in param.index]
+    if any(p is None or p not in dims for p in positions) or len(set(positions)) != len(positions):
+        return None
+    order = sorted(range(len(positions)), key=lambda i: dims.index(positions[i] or 0))
+    shape = [1] * len(dims)
+    for i in order:
+        shape[dims.index(positions[i] or 0)] = param.data.shape[i]
+    return param.data.transpose(order).reshape(shape)
+
+
+def varies_along(params: QuantParams, dims: frozenset[int]) -> bool:
+    """Whether scale or zero point depends on any of `dims`."""
+    return bool(dims & (dims_of_index(params.scale.index) | dims_of_index(params.zero_point.index)))
+
+
+__all__ = [
+    "ONE",
+    "ZERO",
+    "Param",
+    "QuantParams",
+    "StorageType",
+    "axis_param",
+    "block_size",
+    "broadcast_to_dims",
+    "constant",
+    "varies_along",
+]

@@ -1,0 +1,203 @@
+"""`FusionRegistry`: the fusions, targets and emitters of one run; plugins come through entry points.
+
+A distribution adds to it by
+
+    [project.entry-points."qfuse.fusions"]
+    acme = "acme_fusions:fusions"     # a function without arguments that returns Fusion objects
+
+    [project.entry-points."qfuse.targets"]
+    acme = "acme_fusions:targets"     # the same for Target objects
+
+qfuse's own enter the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from qfuse.cost.target import Target, unknown
+from qfuse.emit.linalg import LinalgEmitter
+from qfuse.errors import RegistryError, UsageError
+from qfuse.fusions.base import Fusion
+from qfuse.matchers.nodes import Node
+
+FUSIONS_GROUP = "qfuse.fusions"
+TARGETS_GROUP = "qfuse.targets"
+
+
+@dataclass(frozen=True)
+class _Owned:
+    item: Any
+    owner: str
+
+
+class FusionRegistry:
+    """An immutable-in-use collection: `with_`, `without` and `only` give new registries."""
+
+    def __init__(
+        self, fusions: Iterable[Fusion] = (), targets: Iterable[Target] = (), owner: str = "the caller"
+    ) -> None:
+        """A registry of these fusions and targets (and the built-in emitters)."""
+        self._fusions: dict[str, _Owned] = {}
+        self._targets: dict[str, _Owned] = {}
+        self._emitters: dict[str, Callable[..., Any]] = {"linalg": LinalgEmitter}
+        self.problems: list[str] = []
+        self._by_type: dict[type, list[Fusion]] = {}
+        for fusion in fusions:
+            self._add(self._fusions, "fusion", fusion.id, fusion, owner)
+        for target in targets:
+            self._add(self._targets, "target", target.name, target, owner)
+
+    @staticmethod
+    def discover() -> FusionRegistry:
+        """A registry of everything installed.
+
+        A plugin that fails to load is left out and described in `problems`.
+
+        Raises:
+            RegistryError: two distributions use one name.
+        """
+        registry = FusionRegistry()
+        for group, table, kind, name_of in (
+            (FUSIONS_GROUP, registry._fusions, "fusion", _fusion_id),
+            (TARGETS_GROUP, registry._targets, "target", _target_name),
+        ):
+            for point in sorted(entry_points(group=group), key=lambda p: (_owner(p), p.name)):
+                try:
+                    items = list(point.load()())
+                    names = [name_of(item) for item in items]
+                except Exception as error:  # a plugin's own failure must not take the rest down
+                    problem = f"{kind} plugin {point.name!r} of {_owner(point)} failed to load: {error!r}"
+                    registry.problems.append(problem)
+                    continue
+                for name, item in zip(names, items, strict=True):
+                    registry._add(table, kind, name, item, _owner(point))
+        return registry
+
+    @staticmethod
+    def _add(table: dict[str, _Owned], kind: str, name: str, item: Any, owner: str) -> None:
+        if not name:
+            raise RegistryError(f"a {kind} of {owner} has no name")
+        before = table.get(name)
+        if before is not None:
+            raise RegistryError(f"{kind} {name!r} is registered twice: by {before.owner} and by {owner}")
+        table[name] = _Owned(item, owner)
+
+    def _copy(self) -> FusionRegistry:
+        copy = FusionRegistry()
+        copy._fusions = dict(self._fusions)
+        copy._targets = dict(self._targets)
+        copy._emitters = dict(self._emitters)
+        copy.problems = list(self.problems)
+        return copy
+
+    def with_(
+        self,
+        *items: Fusion | Target,
+        owner: str = "the caller",
+        emitters: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> FusionRegistry:
+        """A registry with these fusions, targets and emitters added.
+
+        Raises:
+            RegistryError: a name is taken.
+        """
+        copy = self._copy()
+        for item in items:
+            if isinstance(item, Target):
+                self._add(copy._targets, "target", item.name, item, owner)
+            else:
+                self._add(copy._fusions, "fusion", item.id, item, owner)
+        for name, emitter in (emitters or {}).items():
+            if name in copy._emitters:
+                raise RegistryError(f"emitter {name!r} is registered twice")
+            copy._emitters[name] = emitter
+        return copy
+
+    def without(self, *ids: str) -> FusionRegistry:
+        """A registry without the fusions of these ids."""
+        copy = self._copy()
+        for name in ids:
+            self._known_fusion(name)
+            copy._fusions.pop(name, None)
+        return copy
+
+    def only(self, *ids: str) -> FusionRegistry:
+        """A registry with the fusions of these ids and no other."""
+        for name in ids:
+            self._known_fusion(name)
+        copy = self._copy()
+        copy._fusions = {k: v for k, v in self._fusions.items() if k in ids}
+        return copy
+
+    def _known_fusion(self, name: str) -> None:
+        if name not in self._fusions:
+            raise UsageError(unknown("fusion", name, sorted(self._fusions)))
+
+    def restricted(self, target: Target, only: Iterable[str] | None, disable: Iterable[str]) -> FusionRegistry:
+        """The registry for one run: what the target allows, of `only`, less `disable`.
+
+        Raises:
+            UsageError: an unknown fusion id.
+        """
+        chosen = self if only is None else self.only(*only)
+        for name in disable:
+            self._known_fusion(name)
+        dropped = set(disable) | {name for name in chosen._fusions if not target.allows(name)}
+        return chosen.without(*(dropped & set(chosen._fusions)))
+
+    @property
+    def fusions(self) -> list[Fusion]:
+        """All fusions, the first to be asked first."""
+        return sorted((o.item for o in self._fusions.values()), key=lambda f: (-f.benefit, f.id))
+
+    @property
+    def targets(self) -> list[Target]:
+        """All targets, by name."""
+        return [self._targets[name].item for name in sorted(self._targets)]
+
+    def owner(self, name: str) -> str:
+        """The distribution that a fusion or target came from."""
+        found = self._fusions.get(name) or self._targets.get(name)
+        return "unknown" if found is None else found.owner
+
+    def target(self, name: str) -> Target:
+        """The target of this name.
+
+        Raises:
+            UsageError: there is none; lists the known.
+        """
+        if name not in self._targets:
+            raise UsageError(unknown("target", name, sorted(self._targets)))
+        return self._targets[name].item
+
+    def emitter(self, target: Target) -> Callable[..., Any]:
+        """The emitter class of a target."""
+        if target.emitter not in self._emitters:
+            raise UsageError(unknown("emitter", target.emitter, sorted(self._emitters)))
+        return self._emitters[target.emitter]
+
+    def for_node(self, node: Node) -> list[Fusion]:
+        """Fusions that match a node, the first to be asked first."""
+        if not self._by_type:
+            self._by_type[Node] = self.fusions
+        return [f for f in self._by_type[Node] if f.match(node)]
+
+
+def _owner(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "an unknown distribution"
+
+
+def _fusion_id(item: Any) -> str:
+    if not isinstance(item, Fusion):
+        raise TypeError(f"expected a qfuse Fusion, got {type(item).__name__}")
+    return item.id
+
+
+def _target_name(item: Any) -> str:
+    if not isinstance(item, Target):
+        raise TypeError(f"expected a qfuse Target, got {type(item).__name__}")
+    return item.name
