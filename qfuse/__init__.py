@@ -1,0 +1,37 @@
+"""qfuse: from unfused QDQ linalg to integer contractions, with reasons for what stays in float.
+
+    import qfuse
+    report = qfuse.fuse(module)      # an ir.Module of torch_mlir, iree.compiler or mlir
+    print(report)
+"""
+
+from qfuse.cost.target import Options, Target
+from qfuse.errors import InputError, QfuseError, RegistryError, UsageError
+from qfuse.fusions.base import Fusion
+from qfuse.graph import Decision, Refusal
+from qfuse.pipeline import Plan, as_pass, fuse, plan
+from qfuse.qparams import QuantParams, StorageType
+from qfuse.registry import FusionRegistry
+from qfuse.report import Report
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Decision",
+    "Fusion",
+    "FusionRegistry",
+    "InputError",
+    "Options",
+    "Plan",
+    "QfuseError",
+    "QuantParams",
+    "Refusal",
+    "RegistryError",
+    "Report",
+    "StorageType",
+    "Target",
+    "UsageError",
+    "as_pass",
+    "fuse",
+    "plan",
+]

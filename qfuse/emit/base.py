@@ -1,0 +1,162 @@
+"""`BuildContext`: makes planned integer tensors and accumulators real, each once and at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from qfuse._mlir import Bindings, Builder, Extents, Operation, Value
+from qfuse.cost.target import Options
+from qfuse.graph import Decision, Existing, Folded, Made, Moved, QValue, StoredForm
+from qfuse.indexing import Index, as_dim, identity, is_identity
+from qfuse.matchers.constants import ConstantReader
+
+
+class BuildContext:
+    """What a fusion's `build` works with.
+
+    Attributes:
+        builder: creates operations at the current insertion point.
+        emitter: spells integer operations for the target.
+        options: of this run.
+        constants: values of constants in the IR.
+    """
+
+    def __init__(
+        self,
+        bindings: Bindings,
+        builder: Builder,
+        emitter_class: Any,
+        options: Options,
+        constants: ConstantReader,
+    ) -> None:
+        """A context with nothing built."""
+        self.bindings = bindings
+        self.constants = constants
+        self.builder = builder
+        self.options = options
+        self.emitter = emitter_class(builder, options)
+        self._tensors: dict[QValue, Value] = {}
+        self._built: dict[Decision, Any] = {}
+        self._points: list[Operation] = []
+
+    def at(self, op: Operation) -> _Placed:
+        """Inserts before `op` inside a `with`."""
+        return _Placed(self, op)
+
+    def build(self, decision: Decision) -> Any:
+        """What a decision's fusion builds, before the decision's own operation; built once."""
+        if decision not in self._built:
+            with self.at(decision.node.op):
+                self._built[decision] = decision.fusion.build(decision, self)
+        return self._built[decision]
+
+    def q(self, q: QValue) -> Value:
+        """The SSA value of an integer tensor."""
+        if isinstance(q, Existing) and q.cast is None:
+            return q.value
+        found = self._tensors.get(q)
+        if found is None:
+            found = self._tensors[q] = self._make(q)
+        return found
+
+    def _make(self, q: QValue) -> Value:
+        if isinstance(q, Existing):
+            with self.at(_after(q.value)):
+                type_ = self.builder.type(q.cast or "")
+                return self.builder.create("quant.scast", [type_], [q.value]).results[0]
+        if isinstance(q, Folded):
+            return self.builder.dense_constant(q.array)
+        if isinstance(q, Made):
+            return self.build(q.decision)
+        assert isinstance(q, Moved)
+        inputs = [self.read(inner, index, q.layout.op) for inner, index in q.inputs]
+        with self.at(q.layout.op):
+            return self.emitter.move(q.layout, inputs, q.storage.mlir, q.fill)
+
+    def read(self, q: QValue, index: Index, place: Operation) -> Value:
+        """The integer tensor read at `index`: itself, or a transposed or broadcast copy made before `place`."""
+        value = self.q(q)
+        extents = self.bindings.extents(value.type)
+        if is_identity(index, extents) and len(index) == len(extents):
+            return value
+        with self.at(place):
+            shape = self.bindings.extents(place.operands[0].type)
+            return self.emitter.copy(value, index, shape)
+
+    def stored(self, form: StoredForm) -> Value:
+        """The integers of a form, in the value's own shape, before the current operation."""
+        value = self.q(form.q)
+        if is_identity(form.index, form.params.extents) and len(form.index) == len(form.params.extents):
+            return value
+        return self.emitter.copy(value, form.index, form.params.extents)
+
+    def sizes(self, value: Value) -> list[Value]:
+        """SSA values of the dynamic extents of a tensor, taken from its `tensor.empty` where there is one."""
+        op = getattr(value.owner, "operation", None)
+        while op is not None and op.name in ("linalg.fill", "linalg.generic", "linalg.broadcast"):
+            value = list(op.operands)[-1]
+            op = getattr(value.owner, "operation", None)
+        if op is not None and op.name == "tensor.empty":
+            return list(op.operands)
+        extents = self.bindings.extents(value.type)
+        return [self.builder.dim(value, i) for i, n in enumerate(extents) if n is None]
+
+    def empty_of(self, value: Value) -> Value:
+        """A tensor of `value`'s type to write into: the `tensor.empty` behind an `outs` operand, or a new one."""
+        base = value
+        op = getattr(base.owner, "operation", None)
+        while op is not None and op.name == "linalg.fill":
+            base = list(op.operands)[-1]
+            op = getattr(base.owner, "operation", None)
+        if op is not None and op.name == "tensor.empty" and base.type == value.type:
+            return base
+        extents = self.bindings.extents(value.type)
+        element = self.bindings.type_name(self.bindings.element_type(value.type))
+        return self.builder.empty(value, extents, element, self.sizes(value))
+
+
+class _Placed:
+    def __init__(self, context: BuildContext, op: Operation) -> None:
+        self._context = context
+        self._op = op
+
+    def __enter__(self) -> None:
+        self._context._points.append(self._op)  # pyright: ignore[reportPrivateUsage]
+        self._context.builder.before(self._op)
+
+    def __exit__(self, *_: object) -> None:
+        points = self._context._points  # pyright: ignore[reportPrivateUsage]
+        points.pop()
+        if points:
+            self._context.builder.before(points[-1])
+
+
+def _after(value: Value) -> Operation:
+    """The operation behind the one that defines `value`."""
+    owner = value.owner
+    op = getattr(owner, "operation", None)
+    operations = list((owner if op is None else op.block).operations)
+    if op is None:
+        return operations[0].operation
+    position = next(i for i, o in enumerate(operations) if o.operation == op)
+    return operations[position + 1].operation
+
+
+def out_extents(extents: Extents, loops: Sequence[int]) -> Extents:
+    """Extents of a tensor whose dimensions are these loops."""
+    return tuple(extents[d] for d in loops)
+
+
+def loops_to_dims(loops: Sequence[int], rank: int) -> Index:
+    """A substitution from loops to the dimensions of a tensor made of `loops`; other loops become dimension 0."""
+    places = list(identity(rank))
+    known = identity(max(len(loops), 1))
+    for position, loop in enumerate(loops):
+        places[loop] = known[position]
+    return tuple(places)
+
+
+def dims_in(index: Index) -> list[int]:
+    """The loops of an index that is a list of loops."""
+    return [d for d in map(as_dim, index) if d is not None]

@@ -1,0 +1,555 @@
+"""Spells integer operations in linalg on tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from qfuse._mlir import Body, Builder, Value
+from qfuse.cost.target import Options
+from qfuse.emit.base import BuildContext, dims_in, loops_to_dims, out_extents
+from qfuse.emit.epilogue import (
+    Epilogue,
+    Operand,
+    finish_quantize,
+    multiply_out,
+    simplify_corrections,
+    with_steps,
+)
+from qfuse.emit.named import named_contraction
+from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, PlannedRequantize, Side
+from qfuse.graph import AccumForm, Array, Step
+from qfuse.indexing import Index, affine_map, as_dim, compose, identity
+from qfuse.matchers.layout import Layout
+from qfuse.matchers.nodes import Node
+from qfuse.qparams import Param
+
+_MAGIC = 12582912.0  # 1.5 * 2**23: adding it rounds to nearest even at the units place
+_MAGIC_BITS = 0x4B400000
+_MAGIC_LIMIT = 1 << 21
+
+
+class Accumulators:
+    """Accumulators of a built contraction.
+
+    Attributes:
+        planned: what was planned.
+        value: integer tensor over `planned.out_loops`.
+        corrected: whether the zero points are subtracted already.
+    """
+
+    def __init__(self, planned: PlannedContraction, value: Value, corrected: bool) -> None:
+        """See the class."""
+        self.planned = planned
+        self.value = value
+        self.corrected = corrected
+
+
+class LinalgEmitter:
+    """linalg generics, or named operations where they can say it. Override single methods to spell otherwise."""
+
+    def __init__(self, builder: Builder, options: Options) -> None:
+        """An emitter that creates operations with `builder`."""
+        self.builder = builder
+        self.options = options
+
+    # -- contraction -------------------------------------------------------------------------------------------
+
+    def accumulate(self, planned: PlannedContraction, context: BuildContext) -> Accumulators:
+        """The integer sum of products of a planned contraction."""
+        lhs = self._operand(planned, planned.lhs, context)
+        rhs = self._operand(planned, planned.rhs, context)
+        sizes = context.sizes(planned.node.init)
+        if self.options.spelling == "named":
+            named = named_contraction(self.builder, planned, lhs, rhs, sizes)
+            if named is not None:
+                return Accumulators(planned, *named)
+        init = self.zeros(planned, planned.out_loops, f"i{planned.bits}", sizes)
+        return Accumulators(planned, self.multiply_add(planned, lhs, rhs, init), False)
+
+    def _operand(self, planned: PlannedContraction, side: Side, context: BuildContext) -> Value:
+        value = context.q(side.form.q)
+        if planned.blocked is None:
+            return value
+        loop, size = planned.blocked
+        position = next(i for i, e in enumerate(side.index) if as_dim(e) == len(planned.extents) - 1)
+        return self.split_dim(value, position, size)
+
+    def split_dim(self, value: Value, position: int, size: int) -> Value:
+        """Expands dimension `position` into blocks of `size`."""
+        bindings = self.builder.bindings
+        extents = bindings.extents(value.type)
+        element = bindings.type_name(bindings.element_type(value.type))
+        extent = extents[position]
+        assert extent is not None
+        expanded = (*extents[:position], extent // size, size, *extents[position + 1 :])
+        groups = [[i] for i in range(position)] + [[position, position + 1]]
+        groups += [[i + 1] for i in range(position + 1, len(extents))]
+        return self.expand_shape(value, groups, expanded, element)
+
+    def expand_shape(
+        self, value: Value, groups: Sequence[Sequence[int]], extents: Sequence[int | None], element: str
+    ) -> Value:
+        """A `tensor.expand_shape`; dynamic extents are those of the source (one a group)."""
+        builder = self.builder
+        sizes = [
+            builder.dim(value, g) for g, group in enumerate(groups) for d in group if extents[d] is None
+        ]
+        static = ", ".join(str(-(2**63)) if n is None else str(n) for n in extents)
+        attributes = {
+            "reassociation": builder.attribute("[" + ", ".join(f"{list(g)}" for g in groups) + "]"),
+            "static_output_shape": builder.attribute(f"array<i64: {static}>" if extents else "array<i64>"),
+        }
+        type_ = builder.tensor(tuple(extents), element)
+        return builder.create("tensor.expand_shape", [type_], [value, *sizes], attributes).results[0]
+
+    def zeros(
+        self, planned: PlannedContraction, loops: Sequence[int], element: str, sizes: Sequence[Value]
+    ) -> Value:
+        """A tensor of integer zeros over `loops`."""
+        empty = self.builder.empty(None, out_extents(planned.extents, loops), element, sizes)
+        return self.builder.fill_tensor(self.builder.constant(f"0 : {element}"), empty)
+
+    def multiply_add(self, planned: PlannedContraction, lhs: Value, rhs: Value, init: Value) -> Value:
+        """The contraction itself, as one generic with the operands extended in its body."""
+        rank = len(planned.extents)
+        wide = f"i{planned.bits}"
+        out = tuple(identity(rank)[d] for d in planned.out_loops)
+        iterators = "".join("r" if d in planned.reduction else "p" for d in range(rank))
+
+        def body(inner: Body, args: Sequence[Value]) -> Value:
+            a = self.extend(inner, args[0], planned.lhs.storage.bits, planned.lhs.storage.signed, wide)
+            b = self.extend(inner, args[1], planned.rhs.storage.bits, planned.rhs.storage.signed, wide)
+            return inner.op("arith.addi", wide, args[2], inner.op("arith.muli", wide, a, b))
+
+        maps = [affine_map(rank, i) for i in (planned.lhs.index, planned.rhs.index, out)]
+        return self.builder.generic([lhs, rhs], init, maps, iterators, body)
+
+    @staticmethod
+    def extend(inner: Body, value: Value, bits: int, signed: bool, wide: str) -> Value:
+        """`value` of `bits` bits as `wide`."""
+        if bits == int(wide[1:]):
+            return value
+        return inner.op("arith.extsi" if signed else "arith.extui", wide, value)
+
+    def row_sum(self, planned: PlannedContraction, side: Side, context: BuildContext) -> Operand:
+        """`sum q` over the reduction of one operand, over the accumulators' dimensions."""
+        kept = [d for d in planned.out_loops if d in dims_in(side.index)]
+        to_dims = loops_to_dims(planned.out_loops, len(planned.extents))
+        index = tuple(to_dims[d] for d in kept)
+        if side.array is not None:
+            return Operand(index, _sum_constant(side, planned.reduction, kept))
+        loops = sorted(dims_in(side.index))
+        rank = len(loops)
+        renumber = {loop: i for i, loop in enumerate(loops)}
+        dims = identity(rank)
+        read = tuple(dims[renumber[d]] for d in dims_in(side.index))
+        written = tuple(dims[renumber[d]] for d in kept)
+        value = self._operand(planned, side, context)
+        wide = f"i{planned.bits}"
+        extents = out_extents(planned.extents, kept)
+        source_dims = dims_in(side.index)
+        sizes = [
+            self.builder.dim(value, source_dims.index(d)) for d in kept if planned.extents[d] is None
+        ]
+        empty = self.builder.empty(None, extents, wide, sizes)
+        init = self.builder.fill_tensor(self.builder.constant(f"0 : {wide}"), empty)
+
+        def body(inner: Body, args: Sequence[Value]) -> Value:
+            extended = self.extend(inner, args[0], side.storage.bits, side.storage.signed, wide)
+            return inner.op("arith.addi", wide, args[1], extended)
+
+        iterators = "".join("r" if d in planned.reduction else "p" for d in loops)
+        maps = [affine_map(rank, read), affine_map(rank, written)]
+        return Operand(index, value=self.builder.generic([value], init, maps, iterators, body), element=wide)
+
+    # -- epilogue ----------------------------------------------------------------------------------------------
+
+    def requantize(self, planned: PlannedRequantize, node: Node, context: BuildContext) -> Value:
+        """Accumulators to stored integers, in one generic; layout operations in between follow on integers."""
+        form = planned.form
+        accumulators, epilogue = self._epilogue(form, context)
+        finish_quantize(epilogue, planned.params)
+        outs = list(node.op.operands)[-1] if node.op.name.startswith("linalg.") else None
+        value = self._emit(epilogue, form, accumulators, context, outs)
+        for layout in form.moves:
+            value = self.move(layout, [value], epilogue.element, None)
+        return value
+
+    def materialize(self, form: AccumForm, node: Node, context: BuildContext) -> Value:
+        """The float value of a form, for users that stay in float."""
+        accumulators, epilogue = self._epilogue(form, context)
+        epilogue.element = form.element
+        outs = list(node.op.operands)[-1] if node.op.name.startswith("linalg.") else None
+        value = self._emit(epilogue, form, accumulators, context, outs)
+        for layout in form.moves:
+            value = self.move(layout, [value], form.element, None)
+        return value
+
+    def _epilogue(self, form: AccumForm, context: BuildContext) -> tuple[Accumulators, Epilogue]:
+        accumulators: Accumulators = context.build(form.decision)
+        planned = accumulators.planned
+        rank = len(planned.out_loops)
+        epilogue = Epilogue(rank)
+        epilogue.factors = multiply_out(
+            [self._over_dims(planned, s.params.scale) for s in (planned.lhs, planned.rhs)], rank
+        )
+        if not accumulators.corrected:
+            epilogue.corrections = self._corrections(planned, context)
+        simplify_corrections(epilogue, planned.raw_bound < EXACT_IN_FLOAT)
+        if planned.blocked is not None:
+            accumulators, epilogue = self._sum_blocks(accumulators, epilogue, context)
+        with_steps(epilogue, form.steps, context.constants.read)
+        return accumulators, epilogue
+
+    @staticmethod
+    def _over_dims(planned: PlannedContraction, param: Param) -> Operand:
+        to_dims = loops_to_dims(planned.out_loops, len(planned.extents))
+        extents = out_extents(planned.extents, planned.out_loops)
+        return Operand.of(Param(
+            compose(param.index, to_dims, extents), param.data, param.value, param.element, param.signed
+        ))  # fmt: skip
+
+    def _corrections(
+        self, planned: PlannedContraction, context: BuildContext
+    ) -> list[tuple[int, tuple[Operand, ...]]]:
+        """Terms of  - za sum b  - zb sum a  + K za zb, without those that are zero."""
+        lhs_zero = self._over_dims(planned, planned.lhs.params.zero_point)
+        rhs_zero = self._over_dims(planned, planned.rhs.params.zero_point)
+        terms: list[tuple[int, tuple[Operand, ...]]] = []
+        if not planned.lhs.params.symmetric:
+            terms.append((-1, (lhs_zero, self.row_sum(planned, planned.rhs, context))))
+        if not planned.rhs.params.symmetric:
+            terms.append((-1, (rhs_zero, self.row_sum(planned, planned.lhs, context))))
+        if len(terms) == 2:
+            terms.append((1, (self._count(planned, context), lhs_zero, rhs_zero)))
+        return terms
+
+    def _count(self, planned: PlannedContraction, context: BuildContext) -> Operand:
+        """How many products each accumulator sums up."""
+        total: Array = np.asarray(1, np.int64)
+        dynamic: list[Value] = []
+        for loop in planned.reduction:
+            extent = planned.extents[loop]
+            if extent is not None:
+                total = total * extent
+                continue
+            value = context.q(planned.lhs.form.q)
+            dynamic.append(self.builder.dim(value, dims_in(planned.lhs.index).index(loop)))
+        if not dynamic:
+            return Operand((), total)
+        count = self.builder.constant(f"{int(total)} : index")
+        for size in dynamic:
+            count = self.builder.create("arith.muli", [self.builder.type("index")], [count, size]).results[0]
+        wide = self.builder.type("i64")
+        cast = self.builder.create("arith.index_cast", [wide], [count]).results[0]
+        return Operand((), value=cast, element="i64")
+
+    def _sum_blocks(
+        self, accumulators: Accumulators, epilogue: Epilogue, context: BuildContext
+    ) -> tuple[Accumulators, Epilogue]:
+        """Blocks of integer sums become one float sum; what follows works on that."""
+        planned = accumulators.planned
+        rank = epilogue.rank
+        outer = planned.out_loops[:-1]
+        compute = "f32"
+        extents = out_extents(planned.extents, outer)
+        empty = self.builder.empty(None, extents, compute, context.sizes(planned.node.init))
+        init = self.builder.fill_tensor(self.builder.constant(f"0.0 : {compute}"), empty)
+        inputs, maps, load = self._inputs(epilogue)
+
+        def body(inner: Body, args: Sequence[Value]) -> Value:
+            x = self._scaled(inner, args, epilogue, load, f"i{planned.bits}", compute)
+            return inner.op("arith.addf", compute, args[-1], x)
+
+        all_maps = [affine_map(rank, identity(rank)), *maps, affine_map(rank, identity(rank)[:-1])]
+        value = self.builder.generic(
+            [accumulators.value, *inputs], init, all_maps, "p" * (rank - 1) + "r", body
+        )
+        return Accumulators(planned, value, True), Epilogue(rank - 1)
+
+    def _emit(
+        self, epilogue: Epilogue, form: AccumForm, accumulators: Accumulators, context: BuildContext, outs: Any
+    ) -> Value:
+        planned = accumulators.planned
+        rank = epilogue.rank
+        source = accumulators.value
+        bindings = self.builder.bindings
+        extents = bindings.extents(source.type)
+        result = self.builder.tensor(extents, epilogue.element)
+        compute = "f64" if form.element == "f64" else "f32"
+        from_element = "f32" if planned.blocked is not None else f"i{planned.bits}"
+        if from_element == epilogue.element and not (epilogue.bias or epilogue.steps or epilogue.factors):
+            return source
+        if outs is not None and outs.type == result:
+            init = context.empty_of(outs)
+        else:
+            init = self.builder.empty(None, extents, epilogue.element, context.sizes(planned.node.init))
+        inputs, maps, load = self._inputs(epilogue)
+
+        def body(inner: Body, args: Sequence[Value]) -> Value:
+            x = self._scaled(inner, args, epilogue, load, from_element, compute)
+            if epilogue.bias is not None:
+                x = inner.op("arith.addf", compute, x, load(inner, args, epilogue.bias, compute))
+            for step in epilogue.steps:
+                x = self.apply_step(inner, step, x, load, args, compute)
+            if epilogue.quantize is None:
+                return self.cast_float(inner, x, compute, epilogue.element)
+            if epilogue.divisor is not None:
+                x = inner.op("arith.divf", compute, x, load(inner, args, epilogue.divisor, compute))
+            return self.quantize(inner, x, epilogue, load, args, compute)
+
+        identity_map = affine_map(rank, identity(rank))
+        return self.builder.generic(
+            [source, *inputs], init, [identity_map, *maps, identity_map], "p" * rank, body
+        )
+
+    def _inputs(self, epilogue: Epilogue) -> tuple[list[Value], list[str], Callable[..., Value]]:
+        """Tensor operands of an epilogue, their maps, and how a body loads an operand."""
+        operands: list[Operand] = []
+        for _, parts in epilogue.corrections:
+            operands += parts
+        operands += epilogue.factors
+        operands += [o for o in (epilogue.bias, epilogue.divisor) if o is not None]
+        if epilogue.quantize is not None:
+            operands.append(Operand.of(epilogue.quantize.zero_point))
+        keys: dict[Any, int] = {}
+        values: list[Value] = []
+        maps: list[str] = []
+
+        def add(key: Any, value: Value, index: Index) -> None:
+            if key in keys:
+                return
+            keys[key] = 1 + len(values)
+            values.append(value)
+            maps.append(affine_map(epilogue.rank, index))
+
+        for operand in operands:
+            if operand.number is not None:
+                continue
+            if operand.array is not None:
+                floating = operand.array.dtype.kind == "f"
+                array = operand.array.astype(np.float32 if floating else np.int64)
+                if not floating and np.array_equal(array, array.astype(np.int32)):
+                    array = array.astype(np.int32)
+                add(_key(operand), self.builder.dense_constant(array), operand.index)
+            elif self.builder.bindings.is_ranked_tensor(operand.value.type):
+                add(_key(operand), operand.value, operand.index)
+        for step in epilogue.steps:
+            o = step.operand
+            if o is not None and o.value is not None and self.builder.bindings.is_ranked_tensor(o.value.type):
+                add((o.value, o.index), o.value, o.index)
+
+        def load(inner: Body, args: Sequence[Value], operand: Operand, want: str) -> Value:
+            if operand.number is not None:
+                return inner.constant(_literal(operand.number, want))
+            position = keys.get(_key(operand))
+            value = operand.value if position is None else args[position]
+            element = self.builder.bindings.type_name(value.type)
+            return self.convert(inner, value, element, want, operand.signed)
+
+        return values, maps, load
+
+    def _scaled(
+        self,
+        inner: Body,
+        args: Sequence[Value],
+        epilogue: Epilogue,
+        load: Callable[..., Value],
+        element: str,
+        compute: str,
+    ) -> Value:
+        """`float(acc + corrections) * factors` in the body."""
+        x = args[0]
+        for multiple, operands in epilogue.corrections:
+            term = load(inner, args, operands[0], element)
+            for operand in operands[1:]:
+                term = inner.op("arith.muli", element, term, load(inner, args, operand, element))
+            x = inner.op("arith.addi" if multiple > 0 else "arith.subi", element, x, term)
+        x = self.convert(inner, x, element, compute, True)
+        for factor in epilogue.factors:
+            x = inner.op("arith.mulf", compute, x, load(inner, args, factor, compute))
+        return x
+
+    def apply_step(
+        self, inner: Body, step: Step, x: Value, load: Callable[..., Value], args: Sequence[Value], compute: str
+    ) -> Value:
+        """One float operation of an epilogue."""
+        if step.operand is None:
+            return inner.op("arith.negf", compute, x)
+        o = step.operand
+        if o.number is not None:
+            other = inner.constant(_literal(o.number, compute))
+        else:
+            other = load(inner, args, Operand(o.index, value=o.value, element=o.element), compute)
+        names = {"max": "maximumf", "min": "minimumf", "rsub": "subf"}
+        name = names.get(step.kind, step.kind + "f")
+        operands = (other, x) if step.kind == "rsub" else (x, other)
+        return inner.op(f"arith.{name}", compute, *operands)
+
+    def quantize(
+        self,
+        inner: Body,
+        x: Value,
+        epilogue: Epilogue,
+        load: Callable[..., Value],
+        args: Sequence[Value],
+        compute: str,
+    ) -> Value:
+        """Round half to even, add the zero point, clamp, narrow."""
+        params = epilogue.quantize
+        assert params is not None
+        zero = params.zero_point.scalar
+        magic = self.options.rounding == "magic" and compute == "f32" and zero is not None
+        if magic and zero is not None and max(abs(epilogue.low - zero), abs(epilogue.high - zero)) < _MAGIC_LIMIT:
+            return self._quantize_magic(inner, x, epilogue, int(zero))
+        x = inner.op("math.roundeven", compute, x)
+        if zero != 0:
+            x = inner.op("arith.addf", compute, x, load(inner, args, Operand.of(params.zero_point), compute))
+        x = inner.op("arith.maximumf", compute, x, inner.constant(_literal(epilogue.low, compute)))
+        x = inner.op("arith.minimumf", compute, x, inner.constant(_literal(epilogue.high, compute)))
+        return inner.op("arith.fptosi" if params.storage.signed else "arith.fptoui", epilogue.element, x)
+
+    def _quantize_magic(self, inner: Body, x: Value, epilogue: Epilogue, zero: int) -> Value:
+        # Clamping to whole numbers before rounding gives the same as after it; the sum with 1.5 * 2^23 holds the
+        # rounded number in its low bits.
+        x = inner.op("arith.maximumf", "f32", x, inner.constant(_literal(epilogue.low - zero, "f32")))
+        x = inner.op("arith.minimumf", "f32", x, inner.constant(_literal(epilogue.high - zero, "f32")))
+        x = inner.op("arith.addf", "f32", x, inner.constant(_literal(_MAGIC, "f32")))
+        bits = inner.op("arith.bitcast", "i32", x)
+        bits = inner.op("arith.subi", "i32", bits, inner.constant(f"{_MAGIC_BITS - zero} : i32"))
+        return bits if epilogue.element == "i32" else inner.op("arith.trunci", epilogue.element, bits)
+
+    # -- types -------------------------------------------------------------------------------------------------
+
+    def convert(self, inner: Body, value: Value, element: str, want: str, signed: bool) -> Value:
+        """A scalar of type `element` as `want` (integer or float)."""
+        if element == want:
+            return value
+        from_float, to_float = element.startswith(("f", "bf")), want.startswith(("f", "bf"))
+        if from_float and to_float:
+            return self.cast_float(inner, value, element, want)
+        if from_float:
+            return inner.op("arith.fptosi", want, value)
+        if element == "index":
+            value, element = inner.op("arith.index_cast", "i64", value), "i64"
+            if want == "i64":
+                return value
+        if to_float:
+            return inner.op("arith.sitofp" if signed else "arith.uitofp", want, value)
+        if int(element[1:]) > int(want[1:]):
+            return inner.op("arith.trunci", want, value)
+        return inner.op("arith.extsi" if signed else "arith.extui", want, value)
+
+    @staticmethod
+    def cast_float(inner: Body, value: Value, element: str, want: str) -> Value:
+        """A float of another width."""
+        if element == want:
+            return value
+        widths = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+        return inner.op("arith.extf" if widths[want] > widths[element] else "arith.truncf", want, value)
+
+    # -- layout ------------------------------------------------------------------------------------------------
+
+    def move(self, layout: Layout, inputs: Sequence[Value], element: str, fill: int | None) -> Value:
+        """Repeats a layout operation on tensors of another element type."""
+        op = layout.op
+        builder = self.builder
+        result = builder.tensor(builder.bindings.extents(op.results[0].type), element)
+        if op.name == "linalg.transpose" or op.name == "linalg.broadcast":
+            outs = list(op.operands)[-1]
+            sizes = [builder.dim(outs, i) for i, n in enumerate(builder.bindings.extents(outs.type)) if n is None]
+            init = builder.empty(None, builder.bindings.extents(result), element, sizes)
+            name = "permutation" if op.name == "linalg.transpose" else "dimensions"
+            return self._with_yield(op.name, inputs[0], init, {name: op.attributes[name]})
+        copy = builder.clone(op)
+        for position, value in enumerate(inputs):
+            copy.operands[position] = value
+        copy.results[0].set_type(result)
+        if op.name == "linalg.generic":
+            self._retype_generic(layout, copy, inputs[0], result, element)
+        if fill is not None:
+            self._refill(copy, fill, element)
+        return copy.results[0]
+
+    def _with_yield(self, name: str, source: Value, init: Value, attributes: dict[str, Any]) -> Value:
+        op = self.builder.create(name, [init.type], [source, init], attributes, regions=1)
+        with self.builder.context, self.builder.location:
+            self.builder.bindings.linalg.fill_builtin_region(op)
+        return op.results[0]
+
+    def _retype_generic(self, layout: Layout, copy: Any, source: Value, result: Any, element: str) -> None:
+        builder = self.builder
+        operands = list(copy.operands)
+        outs = operands[-1]
+        sizes = [builder.dim(outs, i) for i, n in enumerate(builder.bindings.extents(outs.type)) if n is None]
+        builder.before(copy)
+        init = builder.empty(None, builder.bindings.extents(result), element, sizes)
+        copy.operands[len(operands) - 1] = init
+        block = copy.regions[0].blocks[0]
+        arguments = list(block.arguments)
+        arguments[-1].set_type(builder.type(element))
+        if layout.kind != "gather":
+            arguments[0].set_type(builder.type(element))
+            return
+        old = layout.sources[0]
+        for inner in block.operations:
+            inner = inner.operation
+            if inner.name == "tensor.extract" and inner.operands[0] == old:
+                inner.operands[0] = source
+                inner.results[0].set_type(builder.type(element))
+
+    def _refill(self, copy: Any, fill: int, element: str) -> None:
+        builder = self.builder
+        builder.before(copy)
+        value = builder.constant(f"{_wrapped(fill, element)} : {element}")
+        terminator = list(copy.regions[0].blocks[0].operations)[-1].operation
+        terminator.operands[0] = value
+
+    def copy(self, value: Value, index: Index, extents: Sequence[int | None]) -> Value:
+        """`value` read at a list of dimensions, as a tensor of its own."""
+        builder = self.builder
+        bindings = builder.bindings
+        element = bindings.type_name(bindings.element_type(value.type))
+        rank = len(extents)
+        sizes: list[Value] = []
+        for position, extent in enumerate(extents):
+            if extent is None:
+                source = next(i for i, e in enumerate(index) if as_dim(e) == position)
+                sizes.append(builder.dim(value, source))
+        init = builder.empty(None, tuple(extents), element, sizes)
+        maps = [affine_map(rank, index), affine_map(rank, identity(rank))]
+        return builder.generic([value], init, maps, "p" * rank, lambda _, args: args[0])
+
+
+def _wrapped(value: int, element: str) -> int:
+    bits = int(element[1:])
+    return value - (1 << bits) if value >= 1 << (bits - 1) else value
+
+
+def _key(operand: Operand) -> Any:
+    if operand.array is not None:
+        return id(operand.array), operand.index
+    return operand.value, operand.index
+
+
+def _literal(number: float, element: str) -> str:
+    if element.startswith("i"):
+        return f"{int(number)} : {element}"
+    if element == "f32":
+        bits = int(np.asarray(number, np.float32).view(np.uint32)[()])
+        return f"0x{bits:08X} : f32"
+    bits = int(np.asarray(number, np.float64).view(np.uint64)[()])
+    return f"0x{bits:016X} : f64"
+
+
+def _sum_constant(side: Side, reduction: Sequence[int], kept: Sequence[int]) -> Array:
+    """Sum of constant integers over the reduction; axes in the order of `kept`."""
+    assert side.array is not None
+    loops = dims_in(side.index)
+    axes = tuple(i for i, d in enumerate(loops) if d in reduction)
+    total = side.array.sum(axis=axes, dtype=np.int64)
+    left = [d for d in loops if d not in reduction]
+    return total.transpose([left.index(d) for d in kept]) if total.ndim else total

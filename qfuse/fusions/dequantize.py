@@ -1,0 +1,52 @@
+"""A dequantize gives its result an integer form; nothing is built for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from qfuse.fusions.base import Fusion
+from qfuse.graph import Decision, Environment, Existing, Refusal, StoredForm
+from qfuse.indexing import is_identity, permutation_of
+from qfuse.matchers.nodes import Dequantize, Node
+
+
+class ReadDequantize(Fusion):
+    """Every recognised dequantize starts an integer form: its storage and its parameters."""
+
+    id = "qfuse.dequantize"
+    benefit = 1000
+    doc = "a dequantized value is its integers plus parameters"
+    listed = False
+
+    def match(self, node: Node) -> bool:
+        """Dequantize nodes."""
+        return isinstance(node, Dequantize)
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Refuses storage that another operation wrote with the other signedness."""
+        assert isinstance(node, Dequantize)
+        storage = node.params.storage
+        producer = env.quantizes.get(node.storage)
+        if producer is not None and producer.params.storage != storage:
+            written = producer.params
+            if written.quant_min < storage.min or written.quant_max > storage.max:
+                return Refusal(
+                    f"storage is written as {written.storage} [{written.quant_min}, {written.quant_max}] and read as"
+                    f" {storage}",
+                    "the quantize and the dequantize must agree on signedness",
+                )
+        rank = len(node.params.extents)
+        if not is_identity(node.index, node.params.extents) and permutation_of(node.index, rank) is None:
+            return Refusal("the storage is read at an index that is not a list of dimensions")
+        low, high = env.range_of(node.storage, storage)
+        if producer is not None and producer.params.storage != storage:
+            low, high = producer.params.quant_min, producer.params.quant_max
+        form = StoredForm(
+            Existing(node.storage, node.storage_cast), node.index,
+            replace(node.params, quant_min=low, quant_max=high), low, high,
+        )  # fmt: skip
+        return Decision(self, node, "bit-exact", form=form)
+
+    def build(self, decision: Decision, context: object) -> object:
+        """Never called."""
+        raise AssertionError("a dequantize has nothing to build")

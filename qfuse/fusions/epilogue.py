@@ -1,0 +1,282 @@
+"""Float operations between integer accumulators and the next quantize, and that quantize.
+
+    %f = float(%acc) * s ; + bias ; relu ; quantize      ->      one operation from i32 to the storage type
+
+Real scales let the scale of the output be divided in beforehand:  round(max(s * acc + b, 0) / t) + z  equals
+max(round((s / t) * acc + b / t), 0) + z  because rounding is monotone and 0 is on the grid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qfuse._mlir import Value
+from qfuse.emit.spec import PlannedRequantize
+from qfuse.fusions.base import Fusion
+from qfuse.graph import (
+    AccumForm,
+    Decision,
+    Environment,
+    Folded,
+    Made,
+    QValue,
+    Refusal,
+    Step,
+    StepOperand,
+    StoredForm,
+)
+from qfuse.indexing import compose, is_identity
+from qfuse.matchers.nodes import Elementwise, Node, Quantize
+from qfuse.matchers.scalar import Scalar
+
+_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "max": "max", "min": "min"}
+
+
+class ExtendEpilogue(Fusion):
+    """Adds, multiplications, clamps and casts on accumulators join their epilogue."""
+
+    id = "qfuse.epilogue"
+    doc = "bias, scale, relu, relu6, hardtanh behind an integer contraction join its epilogue"
+    listed = False
+
+    def match(self, node: Node) -> bool:
+        """Elementwise nodes."""
+        return isinstance(node, Elementwise)
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Applies when one operand is made of accumulators and the rest is numbers or float tensors."""
+        assert isinstance(node, Elementwise)
+        extents = env.bindings.extents(node.result.type)
+        if not node.scalar.type.startswith(("f", "bf")):
+            return None
+        found = trace(node.scalar, extents, env)
+        if found is None:
+            return None
+        form = replace(found.form, extents=extents, element=node.scalar.type)
+        return Decision(self, node, "reassociated", form=form, float_inputs=found.float_inputs)
+
+    def build(self, decision: Decision, context: object) -> object:
+        """Never called: steps are built with the epilogue they join."""
+        raise AssertionError("epilogue steps have nothing of their own to build")
+
+
+class ExtendCast(Fusion):
+    """A cast between float types on a dequantized value keeps its integer form."""
+
+    id = "qfuse.float-cast"
+    doc = "extf of a dequantized value keeps its integer form"
+    listed = False
+
+    def match(self, node: Node) -> bool:
+        """Elementwise nodes that are one extension."""
+        return isinstance(node, Elementwise) and node.scalar.op == "extf"
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Applies to stored forms; an extension is exact."""
+        assert isinstance(node, Elementwise)
+        leaf = node.scalar.args[0]
+        if leaf.op != "elem":
+            return None
+        value, index = leaf.payload
+        form = env.form(value)
+        if not isinstance(form, StoredForm):
+            return None
+        extents = env.bindings.extents(node.result.type)
+        params = replace(form.params.over(index, extents), expressed=node.scalar.type)
+        moved = StoredForm(form.q, compose(form.index, index, extents), params, form.low, form.high)
+        return Decision(self, node, "bit-exact", form=moved)
+
+    def build(self, decision: Decision, context: object) -> object:
+        """Never called."""
+        raise AssertionError("casts have nothing to build")
+
+
+@dataclass(frozen=True)
+class _Traced:
+    form: AccumForm
+    float_inputs: tuple[Value, ...]
+
+
+def trace(scalar: Scalar, extents: tuple[int | None, ...], env: Environment) -> _Traced | None:
+    """An expression as steps on one set of accumulators, or None."""
+    if scalar.op in ("extf", "truncf"):
+        return trace(scalar.args[0], extents, env)
+    if scalar.op == "elem":
+        value, index = scalar.payload
+        form = env.form(value)
+        if isinstance(form, AccumForm) and is_identity(index, extents):
+            return _Traced(form, ())
+        return None
+    if scalar.op == "neg":
+        inner = trace(scalar.args[0], extents, env)
+        return None if inner is None else _extended(inner, Step("neg"), ())
+    kind = _BINARY.get(scalar.op)
+    if kind is None:
+        return None
+    for position in (0, 1):
+        inner = trace(scalar.args[position], extents, env)
+        if inner is None:
+            continue
+        other = _operand(scalar.args[1 - position], inner.form, extents, env)
+        if other is None:
+            continue
+        if position == 1 and kind == "div":
+            return None
+        name = "rsub" if position == 1 and kind == "sub" else kind
+        values = () if other.value is None else (other.value,)
+        return _extended(inner, Step(name, other), values)
+    return None
+
+
+def _extended(traced: _Traced, step: Step, values: tuple[Value, ...]) -> _Traced:
+    form = replace(traced.form, steps=(*traced.form.steps, step))
+    return _Traced(form, (*traced.float_inputs, *values))
+
+
+def _operand(
+    scalar: Scalar, form: AccumForm, extents: tuple[int | None, ...], env: Environment
+) -> StepOperand | None:
+    """A number or a float tensor, read over the accumulators' dimensions."""
+    while scalar.op in ("extf", "truncf") and scalar.args[0].op in ("elem", "const", "extf", "truncf"):
+        scalar = scalar.args[0]
+    if scalar.op == "const":
+        return StepOperand(number=float(scalar.payload))
+    if scalar.op == "ssa" and scalar.type.startswith(("f", "bf")):
+        return StepOperand(value=scalar.payload, element=scalar.type)
+    if scalar.op != "elem" or not scalar.type.startswith(("f", "bf")):
+        return None
+    value, index = scalar.payload
+    if not index:
+        return StepOperand(value=value, element=scalar.type)
+    if form.to_value is None:
+        return None
+    own = env.bindings.extents(form.decision.node.result.type)
+    return StepOperand(value=value, index=compose(index, form.to_value, own), element=scalar.type)
+
+
+class FuseRequantize(Fusion):
+    """A quantize behind integer accumulators becomes their epilogue: from i32 straight to the storage type."""
+
+    id = "qfuse.requantize"
+    doc = "accumulators, bias, activation and quantize become one integer-in, integer-out operation"
+
+    def match(self, node: Node) -> bool:
+        """Quantize nodes."""
+        return isinstance(node, Quantize)
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Refuses parameters that vary where the layout in between cannot be followed."""
+        assert isinstance(node, Quantize)
+        params = node.params
+        found = trace(node.input, params.extents, env)
+        if found is None:
+            return None
+        form = found.form
+        if node.zero_point_first:
+            return Refusal("the zero point is added before rounding, which a requantize does not do")
+        if form.moves and (params.scale.index or params.zero_point.index):
+            if form.to_value is None:
+                return Refusal("the output's parameters vary and the layout before the quantize cannot be inverted")
+            own = env.bindings.extents(form.decision.node.result.type)
+            params = params.over(form.to_value, own)
+        decision = Decision(
+            self, node, "within-1-lsb",
+            float_inputs=(*found.float_inputs, *_step_values(form)),
+            needs=(form.decision,),
+            payload=PlannedRequantize(form, params),
+        )  # fmt: skip
+        decision.replacement = Made(decision)
+        decision.detail = {"result": str(node.params)}
+        return decision
+
+    def build(self, decision: Decision, context: object) -> object:
+        """The epilogue and the layout operations behind it, by the target's emitter."""
+        return context.emitter.requantize(decision.payload, decision.node, context)  # type: ignore[attr-defined]
+
+
+def _step_values(form: AccumForm) -> tuple[Value, ...]:
+    return tuple(s.operand.value for s in form.steps if s.operand is not None and s.operand.value is not None)
+
+
+class CancelRequantize(Fusion):
+    """dequantize -> layout -> quantize with equal parameters is the layout of the integers."""
+
+    id = "qfuse.cancel"
+    benefit = 2
+    doc = "dequantize then quantize with equal parameters disappears"
+
+    def match(self, node: Node) -> bool:
+        """Quantize nodes."""
+        return isinstance(node, Quantize)
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Applies when the input is a dequantized value of the same parameters and no wider range."""
+        assert isinstance(node, Quantize)
+        if node.input.op != "elem":
+            return None
+        value, index = node.input.payload
+        form = env.form(value)
+        extents = node.params.extents
+        if not isinstance(form, StoredForm) or not is_identity(index, extents):
+            return None
+        if not form.params.equals(node.params):
+            return None
+        if form.low < node.params.quant_min or form.high > node.params.quant_max:
+            return None
+        if not _round_trips(form, node.params):
+            return None
+        return Decision(
+            self, node, "bit-exact", replacement=_at_identity(form, extents), needs=(form.q,),
+            detail={"result": str(node.params)}, payload=form,
+        )  # fmt: skip
+
+    def build(self, decision: Decision, context: object) -> object:
+        """The integers themselves, moved where a layout was in between."""
+        return context.stored(decision.payload)  # type: ignore[attr-defined]
+
+
+def _round_trips(form: StoredForm, params: QuantParams) -> bool:
+    """Whether round((q - z) * s / s) gives q back in the float type: q - z must be exact with margin."""
+    spread = max(abs(form.low), abs(form.high)) * 2
+    digits = {"f32": 24, "f64": 53, "f16": 11, "bf16": 8}.get(params.expressed, 0)
+    return spread < 1 << max(digits - 2, 0)
+
+
+def _at_identity(form: StoredForm, extents: tuple[int | None, ...]) -> QValue | None:
+    return form.q if is_identity(form.index, extents) else None
+
+
+class FoldQuantize(Fusion):
+    """The quantize of a constant is computed now, in the precision the IR computes it in."""
+
+    id = "qfuse.fold-quantize"
+    benefit = 2
+    doc = "quantize of a constant is folded to an integer constant"
+
+    def match(self, node: Node) -> bool:
+        """Quantize nodes."""
+        return isinstance(node, Quantize)
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Applies when every leaf of the spelled expression is constant and can be read."""
+        assert isinstance(node, Quantize)
+        extents = node.params.extents
+        if node.spelled is None or None in extents or node.input.op != "elem":
+            return None
+        source = node.input.payload[0]
+        if env.reader.constants.read(source) is None:
+            return None
+        sizes = [n or 0 for n in extents]
+        values = env.reader.evaluate(node.spelled, sizes)
+        if values is None:
+            return None
+        folded = Folded(np.ascontiguousarray(np.broadcast_to(values, sizes)))
+        return Decision(
+            self, node, "bit-exact", replacement=folded, detail={"result": str(node.params)}, payload=folded
+        )
+
+    def build(self, decision: Decision, context: object) -> object:
+        """The constant."""
+        return context.q(decision.payload)  # type: ignore[attr-defined]

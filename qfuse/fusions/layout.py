@@ -1,0 +1,124 @@
+"""Layout operations move to the integer side of a dequantize, or behind an epilogue.
+
+    layout(dequantize(q, params))  ->  dequantize(layout(q), moved params)
+
+Nothing is built unless a consumer asks for the moved integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from qfuse.fusions.base import Fusion
+from qfuse.graph import AccumForm, Decision, Environment, Moved, QValue, Refusal, StoredForm
+from qfuse.indexing import Index, compose, dims_of_index, identity
+from qfuse.matchers.layout import Layout, is_projection
+from qfuse.matchers.nodes import LayoutNode, Node
+
+
+class MoveLayout(Fusion):
+    """transpose, reshape, cast, broadcast, slice, pad, concat of equal parameters, gather."""
+
+    id = "qfuse.layout"
+    doc = "layout operations on dequantized values are done on the integers instead"
+    listed = False
+
+    def match(self, node: Node) -> bool:
+        """Layout nodes."""
+        return isinstance(node, LayoutNode)
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Refuses moves under which the parameters cannot follow."""
+        assert isinstance(node, LayoutNode)
+        layout = node.layout
+        forms = [env.form(s) for s in layout.sources]
+        if all(f is None for f in forms):
+            return None
+        first = forms[0]
+        if isinstance(first, AccumForm):
+            return self._behind(node, first, env) if len(forms) == 1 else None
+        stored = [f for f in forms if isinstance(f, StoredForm)]
+        if len(stored) != len(forms):
+            return Refusal("not every input of the layout operation is dequantized")
+        moved = _stored(node, layout, stored, env)
+        if not isinstance(moved, StoredForm):
+            return moved
+        return Decision(self, node, "bit-exact", form=moved)
+
+    def _behind(self, node: LayoutNode, form: AccumForm, env: Environment) -> Decision | None:
+        layout = node.layout
+        if layout.kind not in ("transpose", "reshape", "cast"):
+            return None
+        extents = env.bindings.extents(node.result.type)
+        to_value: Index | None = None
+        if form.to_value is not None and layout.inverse is not None:
+            to_value = compose(layout.inverse, form.to_value, _accumulator_extents(form, env))
+        moved = AccumForm(form.decision, form.steps, (*form.moves, layout), to_value, extents, form.element)
+        return Decision(self, node, "bit-exact", form=moved)
+
+    def build(self, decision: Decision, context: object) -> object:
+        """Never called: moved integers are made when a consumer needs them."""
+        raise AssertionError("layout decisions have nothing to build")
+
+
+def _accumulator_extents(form: AccumForm, env: Environment) -> tuple[int | None, ...]:
+    return env.bindings.extents(form.decision.node.result.type)
+
+
+def _stored(
+    node: LayoutNode, layout: Layout, forms: Sequence[StoredForm], env: Environment
+) -> StoredForm | Refusal | None:
+    extents = env.bindings.extents(node.result.type)
+    first = forms[0]
+    low, high = min(f.low for f in forms), max(f.high for f in forms)
+    varying = dims_of_index(first.params.scale.index) | dims_of_index(first.params.zero_point.index)
+    if layout.kind == "concat":
+        return _concat(node, layout, forms, env)
+    if layout.index is None:
+        if varying:
+            return Refusal(
+                f"the parameters vary ({first.params.granularity}) and where the layout operation takes its elements"
+                " from is not known statically"
+            )
+        params = first.params.over((), extents)
+    elif layout.kind == "pad":
+        return _pad(layout, first, env, extents)
+    else:
+        params = first.params.over(layout.index, extents)
+        if is_projection(layout.index) and layout.kind in ("transpose", "broadcast"):
+            return StoredForm(first.q, compose(first.index, layout.index, extents), params, low, high)
+    q: QValue = Moved(layout, ((first.q, first.index),), first.params.storage)
+    return StoredForm(q, identity(len(extents)), params, low, high)
+
+
+def _pad(
+    layout: Layout, form: StoredForm, env: Environment, extents: tuple[int | None, ...]
+) -> StoredForm | Refusal:
+    number = env.reader.constants.scalar(layout.pad_value)
+    zero = form.params.zero_point.scalar
+    if number is None or zero is None or float(cast(float, number[0])) != 0.0:
+        return Refusal(
+            "the pad value is not 0.0 or the zero point is not one constant", "pad with 0.0 and one zero point"
+        )
+    varying = dims_of_index(form.params.scale.index)
+    if varying & set(layout.padded) or layout.index is None and varying:
+        return Refusal("the scale varies along a padded dimension")
+    params = form.params.over(layout.index or identity(len(extents)), extents)
+    q = Moved(layout, ((form.q, form.index),), form.params.storage, fill=int(zero))
+    return StoredForm(q, identity(len(extents)), params, min(form.low, int(zero)), max(form.high, int(zero)))
+
+
+def _concat(
+    node: LayoutNode, layout: Layout, forms: Sequence[StoredForm], env: Environment
+) -> StoredForm | Refusal:
+    extents = env.bindings.extents(node.result.type)
+    first = forms[0]
+    if any(not first.params.equals(f.params) for f in forms[1:]):
+        return Refusal("the concatenated tensors have different quantization parameters")
+    if layout.axis in dims_of_index(first.params.scale.index) | dims_of_index(first.params.zero_point.index):
+        return Refusal("the parameters vary along the concatenated dimension")
+    params = first.params.over(identity(len(extents)), extents)
+    q = Moved(layout, tuple((f.q, f.index) for f in forms), first.params.storage)
+    low, high = min(f.low for f in forms), max(f.high for f in forms)
+    return StoredForm(q, identity(len(extents)), params, low, high)

@@ -1,0 +1,380 @@
+"""`plan`, `fuse` and `as_pass`: read everything, decide everything, then rewrite.
+
+Everything that can refuse runs in `plan`. `fuse` builds the planned operations beside the old ones, verifies, switches
+the uses over and erases what died. An exception while building leaves the module as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import networkx as nx
+
+from qfuse._mlir import Bindings, Builder, Operation, Value
+from qfuse.cost.target import Options, Target
+from qfuse.emit.base import BuildContext
+from qfuse.errors import InputError
+from qfuse.graph import AccumForm, Decision, Environment, Existing, Folded, Made, Moved, QValue, Refusal, StoredForm
+from qfuse.matchers.linalg import Recognizer
+from qfuse.matchers.nodes import Contraction, Node, Quantize
+from qfuse.registry import FusionRegistry
+from qfuse.report import Report, applied_entry, collect
+
+
+class Plan:
+    """What `fuse` would do: printable, serialisable, and nothing changed yet.
+
+    Attributes:
+        report: the entries, as they will stand in the report.
+    """
+
+    def __init__(self, analysis: _Analysis, report: Report) -> None:
+        """Made by `plan`."""
+        self._analysis = analysis
+        self.report = report
+
+    def __str__(self) -> str:
+        return self.report.text()
+
+    def to_json(self) -> dict[str, Any]:
+        """The same data as the report's `to_json`."""
+        return self.report.to_json()
+
+    def graph(self) -> nx.DiGraph[int]:
+        """The recognised operations and how values flow between them, one node a recognised operation.
+
+        Node attributes: `kind`, `op`, `location`, `fusion` (id or None), `reason` (or None).
+        """
+        analysis = self._analysis
+        graph: nx.DiGraph[int] = nx.DiGraph()
+        numbers = {node.result: i for i, node in enumerate(analysis.nodes)}
+        for i, node in enumerate(analysis.nodes):
+            decision = analysis.env.decisions.get(node.result)
+            refusal = analysis.refusals.get(node.result)
+            graph.add_node(
+                i,
+                kind=type(node).__name__,
+                op=node.op.name,
+                location=analysis.bindings.location(node.op),
+                fusion=None if decision is None else decision.fusion.id,
+                reason=None if refusal is None else refusal.reason,
+            )
+            for operand in node.op.operands:
+                if operand in numbers:
+                    graph.add_edge(numbers[operand], i)
+        return graph
+
+
+class _Analysis:
+    """Nodes, forms and decisions of one module or function, and what follows from them."""
+
+    def __init__(self, root: Operation, bindings: Bindings, registry: FusionRegistry, target: Target, options: Options) -> None:
+        self.root = root
+        self.bindings = bindings
+        self.recognizer = Recognizer(bindings)
+        self.env = Environment(bindings, self.recognizer.reader, target, options)
+        self.nodes: list[Node] = []
+        self.refusals: dict[Value, Refusal] = {}
+        self.functions: dict[Value, str] = {}
+        for function, block in _blocks(bindings, root):
+            for op in block.operations:
+                self._visit(op.operation, registry, function)
+        self.live: list[Decision] = []
+        self.floats: dict[Value, AccumForm] = {}
+        self._demand()
+
+    def _visit(self, op: Operation, registry: FusionRegistry, function: str) -> None:
+        node = self.recognizer.node(op)
+        if node is None:
+            return
+        self.nodes.append(node)
+        self.functions[node.result] = function
+        if isinstance(node, Quantize):
+            self.env.quantizes[node.result] = node
+        for fusion in registry.for_node(node):
+            outcome = fusion.check(node, self.env)
+            if isinstance(outcome, Decision):
+                self.env.decisions[node.result] = outcome
+                self.refusals.pop(node.result, None)
+                if outcome.form is not None:
+                    self.env.forms[node.result] = outcome.form
+                return
+            if outcome is not None and node.result not in self.refusals:
+                self.refusals[node.result] = outcome
+
+    def _demand(self) -> None:
+        """Which decisions are carried out: those whose integers replace something, and what these need.
+
+        `live` are the decisions to build, `floats` the accumulator forms whose float value someone still reads.
+        """
+        wanted: set[Decision] = set()
+        stack: list[Decision] = []
+        pending_floats: list[Value] = []
+
+        def want(decision: Decision) -> None:
+            if decision not in wanted:
+                wanted.add(decision)
+                stack.append(decision)
+
+        def read_float(value: Value) -> None:
+            form = self.env.forms.get(value)
+            if isinstance(form, AccumForm) and value not in self.floats:
+                self.floats[value] = form
+                pending_floats.append(value)
+
+        for node in self.nodes:
+            decision = self.env.decisions.get(node.result)
+            if decision is not None and (decision.replacement is not None or decision.form is None):
+                want(decision)
+        for node in self.nodes:
+            if isinstance(self.env.forms.get(node.result), AccumForm) and self._has_float_user(node.result):
+                read_float(node.result)
+        while stack or pending_floats:
+            while pending_floats:
+                form = self.floats[pending_floats.pop()]
+                want(form.decision)
+                for step in form.steps:
+                    if step.operand is not None and step.operand.value is not None:
+                        read_float(step.operand.value)
+            if not stack:
+                break
+            decision = stack.pop()
+            for need in decision.needs:
+                for other in _decisions_in(need):
+                    want(other)
+            for value in decision.float_inputs:
+                read_float(value)
+        order = {node.result: i for i, node in enumerate(self.nodes)}
+        self.live = sorted(wanted, key=lambda d: order[d.node.result])
+
+    def _has_float_user(self, value: Value) -> bool:
+        for use in value.uses:
+            user = use.owner.operation
+            results = user.results
+            if not len(results):
+                return True
+            result = results[0]
+            decision = self.env.decisions.get(result)
+            if decision is None:
+                return True
+            replaced = decision.replacement is not None or isinstance(decision.form, AccumForm)
+            if not replaced:
+                return True
+        return False
+
+
+def _decisions_in(need: QValue | Decision) -> Iterator[Decision]:
+    if isinstance(need, Decision):
+        yield need
+    elif isinstance(need, Made):
+        yield need.decision
+    elif isinstance(need, Moved):
+        for inner, _ in need.inputs:
+            yield from _decisions_in(inner)
+
+
+def _blocks(bindings: Bindings, root: Operation) -> Iterator[tuple[str, Any]]:
+    if root.name != "builtin.module":
+        for block in bindings.blocks(root):
+            yield _symbol(root), block
+        return
+    for region in root.regions:
+        for outer in region.blocks:
+            for op in outer.operations:
+                op = op.operation
+                if op.name == "builtin.module":
+                    yield from _blocks(bindings, op)
+                    continue
+                for block in bindings.blocks(op):
+                    yield _symbol(op), block
+
+
+def _symbol(op: Operation) -> str:
+    return op.attributes["sym_name"].value if "sym_name" in op.attributes else op.name
+
+
+@lru_cache(maxsize=1)
+def _installed() -> FusionRegistry:
+    return FusionRegistry.discover()
+
+
+def _analyse(root: Any, target: str | Target, registry: FusionRegistry | None, options: dict[str, Any]) -> tuple[_Analysis, Report]:
+    operation = getattr(root, "operation", root)
+    bindings = Bindings.of(root)
+    known = _installed() if registry is None else registry
+    chosen = known.target(target) if isinstance(target, str) else target
+    parsed = Options.of(chosen, options)
+    usable = known.restricted(chosen, parsed.fusions, parsed.disable)
+    known.emitter(chosen)
+    analysis = _Analysis(operation, bindings, usable, chosen, parsed)
+    report = Report(chosen.name, list(known.problems))
+    collect(report, bindings, analysis.env, analysis.nodes, analysis.refusals, analysis.live, analysis.floats, analysis.functions)
+    return analysis, report
+
+
+def plan(
+    module: Any, target: str | Target = "linalg", registry: FusionRegistry | None = None, **options: Any
+) -> Plan:
+    """What `fuse` would do to `module`, which is not changed.
+
+    Args:
+        module: an `ir.Module` (or a `builtin.module` / `func.func` operation) of any MLIR binding.
+        target: a target's name, or a `Target`.
+        registry: the fusions and targets to choose from; those installed when None.
+        **options: see `qfuse.Options`.
+
+    Raises:
+        UsageError: an unknown target, fusion or option.
+        InputError: `module` is not an MLIR module.
+    """
+    analysis, report = _analyse(module, target, registry, options)
+    return Plan(analysis, report)
+
+
+def fuse(
+    module: Any, target: str | Target = "linalg", registry: FusionRegistry | None = None, **options: Any
+) -> Report:
+    """Rewrites `module` in place: all of the plan or, on any error, nothing.
+
+    Args:
+        module: an `ir.Module` (or a `builtin.module` / `func.func` operation) of any MLIR binding.
+        target: a target's name, or a `Target`.
+        registry: the fusions and targets to choose from; those installed when None.
+        **options: see `qfuse.Options`.
+
+    Returns:
+        What was applied, what was left alone and why.
+
+    Raises:
+        UsageError: an unknown target, fusion or option.
+        InputError: `module` is not an MLIR module.
+    """
+    analysis, report = _analyse(module, target, registry, options)
+    if not analysis.live:
+        return report
+    known = _installed() if registry is None else registry
+    builder = Builder(analysis.bindings, analysis.root.context)
+    context = BuildContext(
+        analysis.bindings,
+        builder,
+        known.emitter(analysis.env.target),
+        analysis.env.options,
+        analysis.recognizer.constants,
+    )
+    try:
+        replacements = _build(analysis, context)
+        analysis.bindings.verify(analysis.root)
+    except BaseException:
+        builder.undo()
+        raise
+    _switch(analysis, replacements)
+    return report
+
+
+def _build(analysis: _Analysis, context: BuildContext) -> list[tuple[Value, Value]]:
+    replacements: list[tuple[Value, Value]] = []
+    live = set(analysis.live)
+    for node in analysis.nodes:
+        result = node.result
+        decision = analysis.env.decisions.get(result)
+        if decision is not None and decision in live:
+            if decision.replacement is not None or decision.form is None:
+                value = context.build(decision)
+                _same_type(result, value, decision)
+                replacements.append((result, value))
+        form = analysis.floats.get(result)
+        if form is not None:
+            with context.at(node.op):
+                value = context.emitter.materialize(form, node, context)
+            replacements.append((result, value))
+    return replacements
+
+
+def _same_type(old: Value, new: Value, decision: Decision) -> None:
+    if old.type != new.type:
+        raise InputError(f"fusion {decision.fusion.id} built {new.type} in place of {old.type}")
+
+
+def _switch(analysis: _Analysis, replacements: list[tuple[Value, Value]]) -> None:
+    """Replaces uses, then erases what has no user left, last first."""
+    dead: list[Operation] = []
+    for old, new in replacements:
+        old.replace_all_uses_with(new)
+        dead.append(old.owner.operation)
+    absorbed = [
+        n.op for n in analysis.nodes
+        if isinstance(analysis.env.forms.get(n.result), AccumForm) and n.result not in analysis.floats
+    ]  # fmt: skip
+    _erase(dead + absorbed)
+
+
+def _erase(roots: list[Operation]) -> None:
+    """Erases `roots` and then what they used, as far as nothing else uses it."""
+    # An operation may be held by several Python objects, of which erasing invalidates only one: what was erased is
+    # remembered by hash (its address), taken while the operation still exists.
+    pending = [(hash(op), op) for op in roots]
+    erased: set[int] = set()
+    while pending:
+        key, op = pending.pop()
+        if key in erased or any(_used(r) for r in op.results) or not _is_pure(op):
+            continue
+        pending.extend((hash(o), o) for o in _inputs_of(op))
+        erased.add(key)
+        op.erase()
+
+
+def _used(value: Value) -> bool:
+    return next(iter(value.uses), None) is not None
+
+
+def _inputs_of(op: Operation) -> list[Operation]:
+    """Operations outside `op` whose results it or its body uses."""
+    found = [getattr(v.owner, "operation", None) for v in op.operands]
+    for region in op.regions:
+        for block in region.blocks:
+            inside = [o.operation for o in block.operations]
+            own = {hash(o) for o in inside}
+            for inner in inside:
+                owners = [getattr(v.owner, "operation", None) for v in inner.operands]
+                found += [o for o in owners if o is not None and hash(o) not in own]
+    return [o for o in found if o is not None]
+
+
+def _is_pure(op: Operation) -> bool:
+    name = op.name
+    if not name.startswith(("linalg.", "tensor.", "arith.", "math.", "quant.", "iree_linalg_ext.")):
+        return False
+    return all(
+        inner.operation.name != "cf.assert"
+        for region in op.regions
+        for block in region.blocks
+        for inner in block.operations
+    )
+
+
+def as_pass(
+    target: str | Target = "linalg", registry: FusionRegistry | None = None, **options: Any
+) -> Callable[[Any, Any], None]:
+    """A callable for `PassManager.add`, on `builtin.module` or nested on `func.func`.
+
+    The report of each run is appended to the attribute `reports` of what is returned.
+
+    Raises:
+        UsageError: an unknown target, fusion or option, at once.
+    """
+    known = _installed() if registry is None else registry
+    chosen = known.target(target) if isinstance(target, str) else target
+    parsed = Options.of(chosen, options)
+    known.restricted(chosen, parsed.fusions, parsed.disable)
+
+    def qfuse_pass(op: Any, _pass: Any = None) -> None:
+        reports.append(fuse(op, chosen, registry, **options))
+
+    reports: list[Report] = []
+    qfuse_pass.reports = reports  # type: ignore[attr-defined]
+    return qfuse_pass
+
+
+__all__ = ["Contraction", "Existing", "Folded", "Plan", "StoredForm", "applied_entry", "as_pass", "fuse", "plan"]

@@ -1,0 +1,249 @@
+"""The report: what was applied, what was left in float and why, as text, JSON and compiler remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from qfuse._mlir import Bindings, Value
+from qfuse.graph import AccumForm, Decision, Environment, Refusal, StoredForm
+from qfuse.matchers.contraction import loop_extent
+from qfuse.matchers.nodes import (
+    Contraction,
+    Contradiction,
+    Convolution,
+    Dequantize,
+    Elementwise,
+    FakeQuantize,
+    LayoutNode,
+    Node,
+    Opaque,
+    Quantize,
+)
+
+VERSION = 1
+
+
+@dataclass
+class Report:
+    """What one run did; plain data that outlives the module.
+
+    Attributes:
+        target: name of the target.
+        problems: plugins that failed to load.
+        applied: one entry a fusion: `fusion`, `op`, `location`, `function`, `exactness`, and facts of the fusion.
+        missed: one entry an operation left in float: `op`, `location`, `function`, `reason`, `hint`.
+        already_integer: contractions that were integer before: `op`, `location`, `function`, `macs`.
+        summary: counts; see `docs/diagnostics.md`.
+    """
+
+    target: str
+    problems: list[str] = field(default_factory=list[str])
+    applied: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    missed: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    already_integer: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    summary: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
+    quantization_found: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON data (schema version 1, see `docs/diagnostics.md`)."""
+        return {
+            "version": VERSION,
+            "target": self.target,
+            "summary": dict(self.summary),
+            "applied": [dict(e) for e in self.applied],
+            "missed": [dict(e) for e in self.missed],
+            "already_integer": [dict(e) for e in self.already_integer],
+            "problems": list(self.problems),
+        }
+
+    def remarks(self) -> list[str]:
+        """One compiler-style line an entry: `location: remark: ...` or `location: missed: ...`."""
+        lines = [f"qfuse: warning: {p}" for p in self.problems]
+        if not self.quantization_found:
+            lines.append("qfuse: remark: the module holds no quantize, dequantize or integer contraction; unchanged")
+        for entry in self.applied:
+            facts = ", ".join(f"{k} {v}" for k, v in _facts(entry) if v is not None)
+            lines.append(f"{entry['location']}: remark: {entry['fusion']}: {entry['op']}: {facts}")
+        for entry in self.already_integer:
+            lines.append(f"{entry['location']}: remark: {entry['op']} is integer already")
+        for entry in self.missed:
+            hint = f" ({entry['hint']})" if entry["hint"] else ""
+            lines.append(f"{entry['location']}: missed: {entry['op']}: {entry['reason']}{hint}")
+        return lines
+
+    def text(self) -> str:
+        """A summary for people: counts, then one line an entry."""
+        s = self.summary
+        lines = [f"target {self.target}"]
+        lines += [f"warning: {p}" for p in self.problems]
+        if not self.quantization_found:
+            lines.append("the module holds no quantize, dequantize or integer contraction; it is unchanged")
+            return "\n".join(lines)
+        lines.append(
+            f"quantized compute operations: {s['quantized_compute_ops']}, of these in integers: {s['integer_ops']};"
+            f" float operations left: {s['float_ops_left']}"
+        )
+        if s["quantized_macs"]:
+            lines.append(f"multiply-accumulates in integers: {s['integer_macs']} of {s['quantized_macs']}")
+        if self.applied:
+            lines.append(f"applied ({len(self.applied)}):")
+            for e in self.applied:
+                facts = ", ".join(f"{k} {v}" for k, v in _facts(e) if v is not None)
+                lines.append(f"  {e['location']}  {e['fusion']}  {e['op']}: {facts}")
+        if self.already_integer:
+            lines.append(f"integer already ({len(self.already_integer)}):")
+            lines += [f"  {e['location']}  {e['op']}" for e in self.already_integer]
+        if self.missed:
+            lines.append(f"missed ({len(self.missed)}):")
+            for e in self.missed:
+                lines.append(f"  {e['location']}  {e['op']}: {e['reason']}")
+                if e["hint"]:
+                    lines.append(f"      to fuse it: {e['hint']}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def _facts(entry: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    for key, value in entry.items():
+        if key not in ("fusion", "op", "location", "function", "macs"):
+            yield key, value
+
+
+def applied_entry(bindings: Bindings, decision: Decision, function: str) -> dict[str, Any]:
+    """The report entry of a decision."""
+    node = decision.node
+    return {
+        "fusion": decision.fusion.id,
+        "op": node.op.name,
+        "location": bindings.location(node.op),
+        "function": function,
+        "exactness": decision.exactness,
+        **decision.detail,
+    }
+
+
+def macs(node: Contraction) -> int | None:
+    """Multiply-accumulates of a contraction, None when an extent is dynamic."""
+    return loop_extent(node.extents, tuple(range(len(node.extents))))
+
+
+def collect(
+    report: Report,
+    bindings: Bindings,
+    env: Environment,
+    nodes: Sequence[Node],
+    refusals: Mapping[Value, Refusal],
+    live: Sequence[Decision],
+    floats: Mapping[Value, AccumForm],
+    functions: Mapping[Value, str],
+) -> None:
+    """Fills a report from an analysis: every compute operation that touches a dequantized value has an entry."""
+    carried_out = set(live)
+    steps = _quantize_steps(env, nodes)
+    counted: list[tuple[Contraction, bool]] = []
+    report.quantization_found = False
+    for node in nodes:
+        decision = env.decisions.get(node.result)
+        if isinstance(node, Quantize | Dequantize | FakeQuantize | Contradiction):
+            report.quantization_found = True
+        function = functions[node.result]
+        place = {"op": node.op.name, "location": bindings.location(node.op), "function": function}
+        if decision is not None and decision in carried_out:
+            if decision.fusion.listed:
+                report.applied.append(applied_entry(bindings, decision, function))
+            if isinstance(node, Contraction):
+                counted.append((node, True))
+            continue
+        if isinstance(node, Contraction) and node.integer:
+            report.quantization_found = True
+            report.already_integer.append({**place, "macs": macs(node)})
+            counted.append((node, True))
+            continue
+        if isinstance(node, Contraction) and not isinstance(node, Convolution) and _all_stored(node, env):
+            counted.append((node, False))
+        reason = _missed(node, decision, refusals.get(node.result), env, steps)
+        if reason is not None:
+            report.missed.append({**place, "reason": reason.reason, "hint": reason.hint})
+    _results(report, env, live, floats)
+    done = [n for n, integer in counted if integer]
+    every = [macs(n) for n, _ in counted]
+    some = [macs(n) for n in done]
+    report.summary = {
+        "quantized_compute_ops": len(counted),
+        "integer_ops": len(done),
+        "float_ops_left": len(report.missed),
+        "quantized_macs": None if None in every else sum(m or 0 for m in every),
+        "integer_macs": None if None in some else sum(m or 0 for m in some),
+    }
+
+
+def _results(
+    report: Report, env: Environment, live: Sequence[Decision], floats: Mapping[Value, AccumForm]
+) -> None:
+    """Says of each applied contraction what it ends in: stored integers, float values or both."""
+    ends: dict[int, set[str]] = {}
+    for decision in live:
+        for need in decision.needs:
+            if isinstance(need, Decision):
+                ends.setdefault(id(need), set()).add(str(decision.detail.get("result", decision.exactness)))
+    for form in floats.values():
+        ends.setdefault(id(form.decision), set()).add(form.element)
+    listed = [d for d in live if d.fusion.listed]
+    for decision, entry in zip(listed, report.applied, strict=True):
+        if id(decision) in ends:
+            entry["result"] = " and ".join(sorted(ends[id(decision)]))
+
+
+def _all_stored(node: Contraction, env: Environment) -> bool:
+    return all(isinstance(env.form(v), StoredForm) for v in (node.lhs, node.rhs))
+
+
+def _quantize_steps(env: Environment, nodes: Sequence[Node]) -> set[Value]:
+    """Results of operations that are steps of a quantize spelled as several operations."""
+    steps: set[Value] = set()
+    for node in nodes:
+        if not isinstance(node, Quantize | FakeQuantize) or node.input.op != "elem":
+            continue
+        end = node.input.payload[0]
+        pending = [node.op]
+        while pending:
+            for value in pending.pop().operands:
+                owner = getattr(value.owner, "operation", None)
+                if value == end or owner is None or owner.name != "linalg.generic" or value in steps:
+                    continue
+                steps.add(value)
+                pending.append(owner)
+    return steps
+
+
+def _missed(
+    node: Node, decision: Decision | None, refusal: Refusal | None, env: Environment, steps: set[Value]
+) -> Refusal | None:
+    """Why a node stays in float, or None when it is not a compute operation on dequantized values."""
+    if isinstance(node, Contradiction):
+        return Refusal(node.reason, "correct the quantization parameters")
+    if isinstance(node, FakeQuantize):
+        return Refusal(
+            "fake-quantize stays in float: there is no integer tensor", "convert the model to quantize / dequantize"
+        )
+    if refusal is not None:
+        return refusal
+    if isinstance(node, LayoutNode | Quantize | Dequantize) or decision is not None or node.result in steps:
+        return None
+    operands = [v for v in node.op.operands if isinstance(env.form(v), StoredForm)]
+    if not operands:
+        return None
+    if isinstance(node, Convolution):
+        return Refusal("no fusion is registered for convolutions")
+    if isinstance(node, Contraction):
+        return Refusal("no registered fusion takes this contraction", "enable qfuse.contraction")
+    what = node.kind if isinstance(node, Opaque) else _described(node)
+    return Refusal(f"no fusion is registered for {what} on dequantized values")
+
+
+def _described(node: Node) -> str:
+    return f"elementwise {node.scalar.op}" if isinstance(node, Elementwise) else type(node).__name__.lower()
