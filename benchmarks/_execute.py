@@ -109,7 +109,7 @@ def run_module(bytecode: bytes, inputs: list[np.ndarray[Any, Any]]) -> list[np.n
     stage("run")
     try:
         results = context.modules[module.name][name](*arguments)
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, LookupError) as error:
         raise StageError("run error", str(error)) from error
     if results is None:
         return []

@@ -15,9 +15,10 @@ Verdicts:
 
   ok                    max error of the fused outputs <= max error of the unfused ones + one output step.
                         The output step is the scale of the dequantize that ends the function (1 for
-                        integers), else the spacing of the grid that the expected values lie on. Where the
-                        output lies on no grid: max error of the fused <= max(1.5 * unfused,
-                        RTOL * max|expected|), RTOL being 1e-4, or two units of rounding of a shorter float.
+                        integers), else the spacing of the grid that the expected values lie on, as a whole
+                        or slice by slice. Where they lie on no grid: max error of the fused <=
+                        max(1.5 * unfused, RTOL * max|expected|), RTOL being 1e-4, or two units of rounding
+                        of a shorter float.
   near                  no output step, and the limit is passed, but the output is computed by elementwise
                         float ops from dequantized values, and the error is within 1.5 steps of those
   worse                 anything else that runs
@@ -202,9 +203,9 @@ def write_cache(entry: Path, run: Run, timeout: float) -> None:
         status.replace(entry.with_suffix(".json"))
 
 
-def inline_bf16(text: str) -> str:
-    """`text` with its bf16 resources as dense attributes: IREE 3.13 cannot convert the former."""
-    if "bf16>" not in text or "dense_resource<" not in text:
+def inline_resources(text: str) -> str:
+    """`text` with bf16 and f64 resources as dense attributes: IREE 3.13 cannot convert the former to f32."""
+    if not re.search(r"dense_resource<[^>]*> : tensor<[0-9x]*(?:bf16|f64)>", text):
         return text
     # A blob starts with four bytes that say how it is aligned.
     blobs = dict(re.findall(r'^\s*([\w.$-]+): "0x[0-9A-Fa-f]{8}([0-9A-Fa-f]+)"', text, re.M))
@@ -213,12 +214,12 @@ def inline_bf16(text: str) -> str:
         blob = blobs.get(match[1])
         return match[0] if blob is None else f'dense<"0x{blob}">{match[2]}'
 
-    return re.sub(r"dense_resource<([\w.$-]+)>( : tensor<[0-9x]*bf16>)", dense, text)
+    return re.sub(r"dense_resource<([\w.$-]+)>( : tensor<[0-9x]*(?:bf16|f64)>)", dense, text)
 
 
 def execute(text: str, io: Path, settings: Settings) -> Run:
     """Compile and run the module `text` on the inputs in `io`, or remember what that gave."""
-    text = inline_bf16(text)
+    text = inline_resources(text)
     entry = settings.cache / cache_key(text, io, settings) if settings.cache else None
     if entry is not None and not settings.refresh:
         remembered = read_cache(entry, settings.timeout)
@@ -262,13 +263,14 @@ def execute(text: str, io: Path, settings: Settings) -> Run:
 def grid_step(values: Array) -> float | None:
     """The spacing of the grid that `values` lie on: an approximate common divisor of their differences.
 
-    None when there are too few different values to tell, or when they lie on no grid of at most 2^16 points.
+    None when there are too few different values to tell, or when they lie on no grid of at most 1024 points
+    (what is quantized to more bits than 8 cannot be told from floats).
     """
     points = np.unique(values[np.isfinite(values)].astype(np.float64))
     if points.size < 5:
         return None
     extent = float(points[-1] - points[0])
-    noise = max(float(np.abs(points).max()) * 2.0**-22, extent * 2.0**-22)
+    noise = max(float(np.abs(points).max()), extent) * 2.0**-22
     differences = np.diff(points)
     differences = differences[differences > 4 * noise]
     if differences.size == 0:
@@ -280,12 +282,25 @@ def grid_step(values: Array) -> float | None:
             remainder = a % b
             a, b = b, min(remainder, b - remainder)
         step = a
-        if step < extent / 65536 or step < 32 * noise:
+        if step < extent / 1024 or step < 32 * noise:
             return None
     counts = np.round(differences / step)
     step = float((differences * counts).sum() / (counts * counts).sum())
     ratios = (points - points[0]) / step
     return step if float(np.abs(ratios - np.round(ratios)).max()) < 0.05 else None
+
+
+def slice_grid_step(values: Array) -> float | None:
+    """The widest spacing where every slice along some axis lies on a grid of its own (per channel, token)."""
+    for axis in range(values.ndim):
+        slices = [piece for piece in np.moveaxis(values, axis, 0) if np.unique(piece).size >= 5]
+        if not slices or 2 * len(slices) < values.shape[axis]:
+            continue
+        steps = [grid_step(piece) for piece in slices]
+        known = [step for step in steps if step is not None]
+        if len(known) == len(steps):
+            return max(known)
+    return None
 
 
 def align(actual: Array, expected: Array) -> tuple[Array, Array]:
@@ -317,9 +332,13 @@ def find_step(reference: Array, from_ir: float | None, element_type: str) -> tup
         return 1.0, "integer"
     if from_ir is not None:
         return from_ir, "ir"
-    # Any f16 or bf16 values lie on a grid: that of their own format.
-    step = None if element_type in SHORT_FLOAT_RTOL else grid_step(reference)
-    return step, "none" if step is None else "grid"
+    if element_type in SHORT_FLOAT_RTOL:
+        return None, "none"  # any such values lie on a grid: that of their own format
+    step = grid_step(reference)
+    if step is not None:
+        return step, "grid"
+    step = slice_grid_step(reference)
+    return step, "none" if step is None else "grid per slice"
 
 
 def compare_outputs(
