@@ -385,7 +385,10 @@ def parse(text: str) -> ir.Module:
     """`text` as a module in a context of its own; unregistered dialects are kept."""
     context = ir.Context()
     context.allow_unregistered_dialects = True
-    if "tm_tensor." in text:  # no call registers this dialect, but a pass that makes such ops loads it
+    if "tm_tensor." in text:  # no call registers this dialect, but a pass over such ops loads it
+        from torch_mlir.dialects.torch import register_dialect
+
+        register_dialect(context)
         with context:
             PassManager.parse("builtin.module(func.func(tm-tensor-bufferize))").run(
                 ir.Module.parse("module {}").operation
@@ -419,9 +422,7 @@ def verifies(module: ir.Module) -> str:
         return str(error)
 
 
-def fuse_and_check(
-    text: str, target: str | None, options: dict[str, Any], result: dict[str, Any]
-) -> str | None:
+def fuse_and_check(text: str, target: str | None, options: dict[str, Any], result: dict[str, Any]) -> str | None:
     """Fuse (unless `target` is None); fill `result`; return the text to run, or None."""
     stage("parse")
     try:

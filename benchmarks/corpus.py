@@ -69,10 +69,9 @@ COMPILE_FLAGS = (
 EXECUTE_FORMAT = 1  # part of the cache key: raise it when _execute.py computes something else
 RTOL = 1e-4
 SHORT_FLOAT_RTOL = {"f16": 2.0**-9, "bf16": 2.0**-6}
+MAX_LINES = 5  # of problems per case
 FAILING = ("worse", "fused does not run", "crash")
-CONTRACTION_NAMES = re.compile(
-    r"matmul|contract|matvec|vecmat|mmt4d|\bdot\b|linalg\.dot|linear|generic|einsum|mmul"
-)
+CONTRACTION_NAMES = re.compile(r"matmul|contract|matvec|vecmat|mmt4d|\bdot\b|linalg\.dot|linear|generic|einsum|mmul")
 
 Array = npt.NDArray[Any]
 
@@ -305,11 +304,7 @@ def slice_grid_step(values: Array) -> float | None:
 
 def align(actual: Array, expected: Array) -> tuple[Array, Array]:
     """Both arrays in a type they can be subtracted in; integers of one width mean the expected signedness."""
-    if (
-        expected.dtype.kind in "iu"
-        and actual.dtype.kind in "iu"
-        and actual.dtype.itemsize == expected.dtype.itemsize
-    ):
+    if expected.dtype.kind in "iu" and actual.dtype.kind in "iu" and actual.dtype.itemsize == expected.dtype.itemsize:
         actual = actual.view(expected.dtype)
     return actual.astype(np.float64), expected.astype(np.float64)
 
@@ -530,7 +525,10 @@ def describe_case(result: dict[str, Any]) -> str:
             lines.append(f"    {name}: {run['status']}: {shorten(run['message'])}")
     if result["verdict"] == "unfused does not run" and result["fused"] != "not executed":
         lines.append(f"    fused: {result['fused']}")
-    lines.extend(f"    {shorten(problem)}" for problem in result["problems"])
+    problems = result["problems"]
+    lines.extend(f"    {shorten(problem)}" for problem in problems[:MAX_LINES])
+    if len(problems) > MAX_LINES:
+        lines.append(f"    ... and {len(problems) - MAX_LINES} more")
     return "\n".join(lines)
 
 
@@ -547,11 +545,7 @@ def reason_group(reason: str) -> str:
 def is_contraction(entry: dict[str, Any]) -> bool:
     """Whether a report entry is about a contraction: by its kind where it has one, else by the op's name."""
     kind = entry.get("kind")
-    return (
-        "contraction" in kind
-        if isinstance(kind, str)
-        else bool(CONTRACTION_NAMES.search(str(entry.get("op"))))
-    )
+    return "contraction" in kind if isinstance(kind, str) else bool(CONTRACTION_NAMES.search(str(entry.get("op"))))
 
 
 def print_missed(results: list[dict[str, Any]]) -> int:
@@ -596,12 +590,8 @@ def print_summary(results: list[dict[str, Any]], settings: Settings, known: dict
         print(f"float ops of two dequantized tensors, by the crude recogniser: {dict(before)}")
         print(f"corpus: {len(results)} cases, unfused only")
         return
-    after = collections.Counter(
-        f"{e['kind']} {e['status']}" for r in results for e in r["remaining_contractions"]
-    )
-    print(
-        f"float ops of two dequantized tensors, by the crude recogniser: {dict(before)}, after: {dict(after)}"
-    )
+    after = collections.Counter(f"{e['kind']} {e['status']}" for r in results for e in r["remaining_contractions"])
+    print(f"float ops of two dequantized tensors, by the crude recogniser: {dict(before)}, after: {dict(after)}")
     checks = collections.Counter(
         reason_group(problem.split(" at ")[0]) for result in results for problem in result["problems"]
     )
@@ -649,22 +639,14 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--target", default="linalg", metavar="NAME", help="qfuse target (default: linalg)")
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="option of fuse()")
     parser.add_argument("--no-execute", action="store_true", help="do not compile and run anything")
-    parser.add_argument(
-        "--unfused-only", action="store_true", help="run the unfused modules, without the library"
-    )
+    parser.add_argument("--unfused-only", action="store_true", help="run the unfused modules, without the library")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write everything about every case")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="remember results of runs here")
     parser.add_argument("--refresh", action="store_true", help="run again what the cache remembers")
-    parser.add_argument(
-        "--timeout", type=float, default=120.0, metavar="S", help="per process (default: 120)"
-    )
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="per process (default: 120)")
     parser.add_argument("--opt-level", default="O1", metavar="O0..O3", help="of IREE (default: O1)")
-    parser.add_argument(
-        "--iree-flag", action="append", default=[], metavar="FLAG", help="one more flag for IREE"
-    )
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="print a line for every case, not only bad ones"
-    )
+    parser.add_argument("--iree-flag", action="append", default=[], metavar="FLAG", help="one more flag for IREE")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print a line for every case, not only bad ones")
     arguments = parser.parse_args(argv)
     if not (arguments.folder / "ir").is_dir():
         parser.error(f"{arguments.folder}: no folder ir/ in it")
