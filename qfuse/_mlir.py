@@ -204,6 +204,8 @@ class Bindings:
     def _parse(self, parse: Callable[[Any], Module], name: str, allow_unregistered: bool) -> Module:
         context = self.ir.Context()
         context.allow_unregistered_dialects = allow_unregistered
+        if self.package == "torch_mlir":
+            importlib.import_module("torch_mlir.dialects.torch").register_dialect(context)
         try:
             return parse(context)
         except (self.ir.MLIRError, ValueError, RuntimeError) as error:

@@ -282,12 +282,14 @@ def _build(analysis: _Analysis, context: BuildContext) -> list[tuple[Value, Valu
         if decision is not None and decision in live:
             if decision.replacement is not None or decision.form is None:
                 value = context.build(decision)
+                with context.at(node.op):
+                    value = context.cast(value, result.type)
                 _same_type(result, value, decision)
                 replacements.append((result, value))
         form = analysis.floats.get(result)
         if form is not None:
             with context.at(node.op):
-                value = context.emitter.materialize(form, node, context)
+                value = context.cast(context.emitter.materialize(form, node, context), result.type)
             replacements.append((result, value))
     return replacements
 
@@ -300,7 +302,10 @@ def _same_type(old: Value, new: Value, decision: Decision) -> None:
 def _switch(analysis: _Analysis, replacements: list[tuple[Value, Value]]) -> None:
     """Replaces uses, then erases what has no user left, last first."""
     dead: list[Operation] = []
+    final: dict[Value, Value] = dict(replacements)
     for old, new in replacements:
+        while new in final:  # the integers of one quantize may take the place of a later one
+            new = final[new]
         old.replace_all_uses_with(new)
         dead.append(old.owner.operation)
     absorbed = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from qfuse._mlir import Bindings, Builder, Extents, Operation, Value
+from qfuse._mlir import Bindings, Builder, Extents, Operation, Type, Value
 from qfuse.cost.target import Options
 from qfuse.graph import Decision, Existing, Folded, Made, Moved, QValue, StoredForm
 from qfuse.indexing import Index, as_dim, identity, is_identity
@@ -70,26 +70,31 @@ class BuildContext:
         if isinstance(q, Made):
             return self.build(q.decision)
         assert isinstance(q, Moved)
-        inputs = [self.read(inner, index, q.layout.op) for inner, index in q.inputs]
         with self.at(q.layout.op):
+            inputs = [
+                self.read(inner, index, self.bindings.extents(source.type))
+                for (inner, index), source in zip(q.inputs, q.layout.sources, strict=True)
+            ]
             return self.emitter.move(q.layout, inputs, q.storage.mlir, q.fill)
 
-    def read(self, q: QValue, index: Index, place: Operation) -> Value:
-        """The integer tensor read at `index`: itself, or a transposed or broadcast copy made before `place`."""
+    def read(self, q: QValue, index: Index, extents: Extents) -> Value:
+        """The integer tensor read at `index` as a tensor of `extents`: itself, a cast of it, or a copy."""
         value = self.q(q)
-        extents = self.bindings.extents(value.type)
-        if is_identity(index, extents) and len(index) == len(extents):
+        own = self.bindings.extents(value.type)
+        if len(own) != len(extents) or not is_identity(index, own):
+            return self.emitter.copy(value, index, extents)
+        element = self.bindings.type_name(self.bindings.element_type(value.type))
+        return self.cast(value, self.builder.tensor(extents, element))
+
+    def cast(self, value: Value, type_: Type) -> Value:
+        """`value` as a tensor type that differs in which extents are known, or `value` itself."""
+        if value.type == type_ or self.bindings.element_type(value.type) != self.bindings.element_type(type_):
             return value
-        with self.at(place):
-            shape = self.bindings.extents(place.operands[0].type)
-            return self.emitter.copy(value, index, shape)
+        return self.builder.create("tensor.cast", [type_], [value]).results[0]
 
     def stored(self, form: StoredForm) -> Value:
         """The integers of a form, in the value's own shape, before the current operation."""
-        value = self.q(form.q)
-        if is_identity(form.index, form.params.extents) and len(form.index) == len(form.params.extents):
-            return value
-        return self.emitter.copy(value, form.index, form.params.extents)
+        return self.read(form.q, form.index, form.params.extents)
 
     def sizes(self, value: Value) -> list[Value]:
         """SSA values of the dynamic extents of a tensor, taken from its `tensor.empty` where there is one."""

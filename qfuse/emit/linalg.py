@@ -464,14 +464,15 @@ class LinalgEmitter:
             init = builder.empty(None, builder.bindings.extents(result), element, sizes)
             name = "permutation" if op.name == "linalg.transpose" else "dimensions"
             return self._with_yield(op.name, inputs[0], init, {name: op.attributes[name]})
+        if op.name == "linalg.generic":
+            return self._move_generic(layout, inputs[0], result, element)
+        pad = None if fill is None else builder.constant(f"{_wrapped(fill, element)} : {element}")
         copy = builder.clone(op)
         for position, value in enumerate(inputs):
             copy.operands[position] = value
         copy.results[0].set_type(result)
-        if op.name == "linalg.generic":
-            self._retype_generic(layout, copy, inputs[0], result, element)
-        if fill is not None:
-            self._refill(copy, fill, element)
+        if pad is not None:
+            list(copy.regions[0].blocks[0].operations)[-1].operation.operands[0] = pad
         return copy.results[0]
 
     def _with_yield(self, name: str, source: Value, init: Value, attributes: dict[str, Any]) -> Value:
@@ -480,33 +481,28 @@ class LinalgEmitter:
             self.builder.bindings.linalg.fill_builtin_region(op)
         return op.results[0]
 
-    def _retype_generic(self, layout: Layout, copy: Any, source: Value, result: Any, element: str) -> None:
+    def _move_generic(self, layout: Layout, source: Value, result: Any, element: str) -> Value:
+        """A generic that copies or gathers, on another element type."""
         builder = self.builder
-        operands = list(copy.operands)
-        outs = operands[-1]
+        outs = list(layout.op.operands)[-1]
         sizes = [builder.dim(outs, i) for i, n in enumerate(builder.bindings.extents(outs.type)) if n is None]
-        builder.before(copy)
         init = builder.empty(None, builder.bindings.extents(result), element, sizes)
-        copy.operands[len(operands) - 1] = init
+        copy = builder.clone(layout.op)
+        copy.operands[len(copy.operands) - 1] = init
+        copy.results[0].set_type(result)
         block = copy.regions[0].blocks[0]
         arguments = list(block.arguments)
         arguments[-1].set_type(builder.type(element))
         if layout.kind != "gather":
+            copy.operands[0] = source
             arguments[0].set_type(builder.type(element))
-            return
-        old = layout.sources[0]
+            return copy.results[0]
         for inner in block.operations:
             inner = inner.operation
-            if inner.name == "tensor.extract" and inner.operands[0] == old:
+            if inner.name == "tensor.extract" and inner.operands[0] == layout.sources[0]:
                 inner.operands[0] = source
                 inner.results[0].set_type(builder.type(element))
-
-    def _refill(self, copy: Any, fill: int, element: str) -> None:
-        builder = self.builder
-        builder.before(copy)
-        value = builder.constant(f"{_wrapped(fill, element)} : {element}")
-        terminator = list(copy.regions[0].blocks[0].operations)[-1].operation
-        terminator.operands[0] = value
+        return copy.results[0]
 
     def copy(self, value: Value, index: Index, extents: Sequence[int | None]) -> Value:
         """`value` read at a list of dimensions, as a tensor of its own."""
