@@ -1,8 +1,8 @@
 """qfuse: from unfused QDQ linalg to integer contractions, with reasons for what stays in float.
 
-    import qfuse
-    report = qfuse.fuse(module)      # an ir.Module of torch_mlir, iree.compiler or mlir
-    print(report)
+import qfuse
+report = qfuse.fuse(module)      # an ir.Module of torch_mlir, iree.compiler or mlir
+print(report)
 """
 
 from qfuse.cost.target import Options, Target

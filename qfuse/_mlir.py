@@ -62,8 +62,7 @@ class Bindings:
                 if cls.__module__.startswith(package + "."):
                     return Bindings(package)
         raise InputError(
-            f"expected an MLIR module or operation of one of {', '.join(PACKAGES)}, "
-            f"got {type(module_or_op).__name__}"
+            f"expected an MLIR module or operation of one of {', '.join(PACKAGES)}, got {type(module_or_op).__name__}"
         )
 
     @staticmethod
@@ -346,9 +345,7 @@ class Builder:
     ) -> Value:
         """A named linalg operation; its region is filled by the bindings."""
         segments = self.attribute(f"array<i32: {inputs}, {len(operands) - inputs}>")
-        op = self.create(
-            name, [result], operands, {**attributes, "operandSegmentSizes": segments}, regions=1
-        )
+        op = self.create(name, [result], operands, {**attributes, "operandSegmentSizes": segments}, regions=1)
         with self.context, self.location:
             self.bindings.linalg.fill_builtin_region(op)
         return op.results[0]

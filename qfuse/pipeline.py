@@ -70,7 +70,9 @@ class Plan:
 class _Analysis:
     """Nodes, forms and decisions of one module or function, and what follows from them."""
 
-    def __init__(self, root: Operation, bindings: Bindings, registry: FusionRegistry, target: Target, options: Options) -> None:
+    def __init__(
+        self, root: Operation, bindings: Bindings, registry: FusionRegistry, target: Target, options: Options
+    ) -> None:
         self.root = root
         self.bindings = bindings
         self.recognizer = Recognizer(bindings)
@@ -200,7 +202,9 @@ def _installed() -> FusionRegistry:
     return FusionRegistry.discover()
 
 
-def _analyse(root: Any, target: str | Target, registry: FusionRegistry | None, options: dict[str, Any]) -> tuple[_Analysis, Report]:
+def _analyse(
+    root: Any, target: str | Target, registry: FusionRegistry | None, options: dict[str, Any]
+) -> tuple[_Analysis, Report]:
     operation = getattr(root, "operation", root)
     bindings = Bindings.of(root)
     known = _installed() if registry is None else registry
@@ -210,13 +214,20 @@ def _analyse(root: Any, target: str | Target, registry: FusionRegistry | None, o
     known.emitter(chosen)
     analysis = _Analysis(operation, bindings, usable, chosen, parsed)
     report = Report(chosen.name, list(known.problems))
-    collect(report, bindings, analysis.env, analysis.nodes, analysis.refusals, analysis.live, analysis.floats, analysis.functions)
+    collect(
+        report,
+        bindings,
+        analysis.env,
+        analysis.nodes,
+        analysis.refusals,
+        analysis.live,
+        analysis.floats,
+        analysis.functions,
+    )
     return analysis, report
 
 
-def plan(
-    module: Any, target: str | Target = "linalg", registry: FusionRegistry | None = None, **options: Any
-) -> Plan:
+def plan(module: Any, target: str | Target = "linalg", registry: FusionRegistry | None = None, **options: Any) -> Plan:
     """What `fuse` would do to `module`, which is not changed.
 
     Args:

@@ -181,9 +181,7 @@ def collect(
     }
 
 
-def _results(
-    report: Report, env: Environment, live: Sequence[Decision], floats: Mapping[Value, AccumForm]
-) -> None:
+def _results(report: Report, env: Environment, live: Sequence[Decision], floats: Mapping[Value, AccumForm]) -> None:
     """Says of each applied contraction what it ends in: stored integers, float values or both."""
     ends: dict[int, set[str]] = {}
     for decision in live:

@@ -94,9 +94,7 @@ class LinalgEmitter:
     ) -> Value:
         """A `tensor.expand_shape`; dynamic extents are those of the source (one a group)."""
         builder = self.builder
-        sizes = [
-            builder.dim(value, g) for g, group in enumerate(groups) for d in group if extents[d] is None
-        ]
+        sizes = [builder.dim(value, g) for g, group in enumerate(groups) for d in group if extents[d] is None]
         static = ", ".join(str(-(2**63)) if n is None else str(n) for n in extents)
         attributes = {
             "reassociation": builder.attribute("[" + ", ".join(f"{list(g)}" for g in groups) + "]"),
@@ -105,9 +103,7 @@ class LinalgEmitter:
         type_ = builder.tensor(tuple(extents), element)
         return builder.create("tensor.expand_shape", [type_], [value, *sizes], attributes).results[0]
 
-    def zeros(
-        self, planned: PlannedContraction, loops: Sequence[int], element: str, sizes: Sequence[Value]
-    ) -> Value:
+    def zeros(self, planned: PlannedContraction, loops: Sequence[int], element: str, sizes: Sequence[Value]) -> Value:
         """A tensor of integer zeros over `loops`."""
         empty = self.builder.empty(None, out_extents(planned.extents, loops), element, sizes)
         return self.builder.fill_tensor(self.builder.constant(f"0 : {element}"), empty)
@@ -151,9 +147,7 @@ class LinalgEmitter:
         wide = f"i{planned.bits}"
         extents = out_extents(planned.extents, kept)
         source_dims = dims_in(side.index)
-        sizes = [
-            self.builder.dim(value, source_dims.index(d)) for d in kept if planned.extents[d] is None
-        ]
+        sizes = [self.builder.dim(value, source_dims.index(d)) for d in kept if planned.extents[d] is None]
         empty = self.builder.empty(None, extents, wide, sizes)
         init = self.builder.fill_tensor(self.builder.constant(f"0 : {wide}"), empty)
 
@@ -212,9 +206,7 @@ class LinalgEmitter:
             compose(param.index, to_dims, extents), param.data, param.value, param.element, param.signed
         ))  # fmt: skip
 
-    def _corrections(
-        self, planned: PlannedContraction, context: BuildContext
-    ) -> list[tuple[int, tuple[Operand, ...]]]:
+    def _corrections(self, planned: PlannedContraction, context: BuildContext) -> list[tuple[int, tuple[Operand, ...]]]:
         """Terms of  - za sum b  - zb sum a  + K za zb, without those that are zero."""
         lhs_zero = self._over_dims(planned, planned.lhs.params.zero_point)
         rhs_zero = self._over_dims(planned, planned.rhs.params.zero_point)
@@ -265,9 +257,7 @@ class LinalgEmitter:
             return inner.op("arith.addf", compute, args[-1], x)
 
         all_maps = [affine_map(rank, identity(rank)), *maps, affine_map(rank, identity(rank)[:-1])]
-        value = self.builder.generic(
-            [accumulators.value, *inputs], init, all_maps, "p" * (rank - 1) + "r", body
-        )
+        value = self.builder.generic([accumulators.value, *inputs], init, all_maps, "p" * (rank - 1) + "r", body)
         return Accumulators(planned, value, True), Epilogue(rank - 1)
 
     def _emit(
@@ -302,9 +292,7 @@ class LinalgEmitter:
             return self.quantize(inner, x, epilogue, load, args, compute)
 
         identity_map = affine_map(rank, identity(rank))
-        return self.builder.generic(
-            [source, *inputs], init, [identity_map, *maps, identity_map], "p" * rank, body
-        )
+        return self.builder.generic([source, *inputs], init, [identity_map, *maps, identity_map], "p" * rank, body)
 
     def _inputs(self, epilogue: Epilogue) -> tuple[list[Value], list[str], Callable[..., Value]]:
         """Tensor operands of an epilogue, their maps, and how a body loads an operand."""

@@ -36,6 +36,7 @@ from qfuse.matchers.nodes import Contraction, Convolution, Node
 from qfuse.matchers.scalar import Scalar
 from qfuse.qparams import Param
 
+
 class FuseContraction(Fusion):
     """matmul, batch_matmul, contract, dot, generics, multiply-then-reduce: any granularity, any batch dimensions."""
 
@@ -124,9 +125,7 @@ def _plan(
         out_loops = (*out_loops, len(loops))
         size = varying[1]
     if size is None:
-        return Refusal(
-            "the reduction size is dynamic and no bound is given", "give one with the option max_reduction"
-        )
+        return Refusal("the reduction size is dynamic and no bound is given", "give one with the option max_reduction")
     bound, raw = _bounds(lhs, rhs, reduction, size)
     planned = PlannedContraction(node, lhs, rhs, extents, reduction, blocked, out_loops, 0, bound, raw)
     return _choose_accumulator(planned, env)
@@ -138,10 +137,7 @@ def _choose_accumulator(planned: PlannedContraction, env: Environment) -> Planne
         if planned.bound < 1 << (bits - 1):
             return replace(planned, bits=bits)
     narrow = widths[-1]
-    reason = (
-        f"the accumulator can reach {planned.bound}, which does not fit "
-        f"{' or '.join(f'i{w}' for w in widths)}"
-    )
+    reason = f"the accumulator can reach {planned.bound}, which does not fit {' or '.join(f'i{w}' for w in widths)}"
     hint = "use narrower storage, a smaller reduction or a target with wider accumulators"
     if not env.target.split_reduction or planned.blocked is not None or len(planned.reduction) != 1:
         return Refusal(reason, hint)
@@ -171,9 +167,7 @@ def _reduction_size(loops: Extents, reduction: tuple[int, ...], env: Environment
     return env.options.max_reduction if size is None else size
 
 
-def _blocks(
-    lhs: Side, rhs: Side, reduction: tuple[int, ...], loops: Extents
-) -> tuple[int, int] | Refusal | None:
+def _blocks(lhs: Side, rhs: Side, reduction: tuple[int, ...], loops: Extents) -> tuple[int, int] | Refusal | None:
     """The reduction loop and block size along which parameters vary, or None when they do not."""
     found: dict[int, int] = {}
     for role, side in (("lhs", lhs), ("rhs", rhs)):
@@ -209,9 +203,7 @@ def _only_dim(expr: Linear | None) -> int | None:
     return next(iter(dims)) if len(dims) == 1 else None
 
 
-def _split(
-    lhs: Side, rhs: Side, loops: Extents, blocked: tuple[int, int]
-) -> tuple[Side, Side, Extents]:
+def _split(lhs: Side, rhs: Side, loops: Extents, blocked: tuple[int, int]) -> tuple[Side, Side, Extents]:
     """Splits a loop `k` into blocks: `k = block * size + k'`; the block loop is appended."""
     loop, size = blocked
     extent = loops[loop]

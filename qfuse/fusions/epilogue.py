@@ -135,9 +135,7 @@ def _extended(traced: _Traced, step: Step, values: tuple[Value, ...]) -> _Traced
     return _Traced(form, (*traced.float_inputs, *values))
 
 
-def _operand(
-    scalar: Scalar, form: AccumForm, extents: tuple[int | None, ...], env: Environment
-) -> StepOperand | None:
+def _operand(scalar: Scalar, form: AccumForm, extents: tuple[int | None, ...], env: Environment) -> StepOperand | None:
     """A number or a float tensor, read over the accumulators' dimensions."""
     while scalar.op in ("extf", "truncf") and scalar.args[0].op in ("elem", "const", "extf", "truncf"):
         scalar = scalar.args[0]
@@ -263,13 +261,14 @@ class FoldQuantize(Fusion):
         """Applies when every leaf of the spelled expression is constant and can be read."""
         assert isinstance(node, Quantize)
         extents = node.params.extents
-        if node.spelled is None or None in extents or node.input.op != "elem":
+        if None in extents or node.input.op != "elem":
             return None
         source = node.input.payload[0]
         if env.reader.constants.read(source) is None:
             return None
         sizes = [n or 0 for n in extents]
-        values = env.reader.evaluate(node.spelled, sizes)
+        spelled = env.reader.of(node.result)
+        values = None if spelled is None else env.reader.evaluate(spelled, sizes)
         if values is None:
             return None
         folded = Folded(np.ascontiguousarray(np.broadcast_to(values, sizes)))

@@ -92,9 +92,7 @@ def _stored(
     return StoredForm(q, identity(len(extents)), params, low, high)
 
 
-def _pad(
-    layout: Layout, form: StoredForm, env: Environment, extents: tuple[int | None, ...]
-) -> StoredForm | Refusal:
+def _pad(layout: Layout, form: StoredForm, env: Environment, extents: tuple[int | None, ...]) -> StoredForm | Refusal:
     number = env.reader.constants.scalar(layout.pad_value)
     zero = form.params.zero_point.scalar
     if number is None or zero is None or float(cast(float, number[0])) != 0.0:
@@ -109,9 +107,7 @@ def _pad(
     return StoredForm(q, identity(len(extents)), params, min(form.low, int(zero)), max(form.high, int(zero)))
 
 
-def _concat(
-    node: LayoutNode, layout: Layout, forms: Sequence[StoredForm], env: Environment
-) -> StoredForm | Refusal:
+def _concat(node: LayoutNode, layout: Layout, forms: Sequence[StoredForm], env: Environment) -> StoredForm | Refusal:
     extents = env.bindings.extents(node.result.type)
     first = forms[0]
     if any(not first.params.equals(f.params) for f in forms[1:]):

@@ -141,9 +141,7 @@ def compile_module(
     text = _to_text(module_or_text, input_type) if isinstance(module_or_text, MLIRModule) else module_or_text
     try:
         return bytes(
-            compiler.compile_str(
-                text, target_backends=["llvm-cpu"], input_type=input_type, extra_args=list(flags)
-            )
+            compiler.compile_str(text, target_backends=["llvm-cpu"], input_type=input_type, extra_args=list(flags))
         )
     except tools.CompilerToolError as error:
         diagnostics = _diagnostics(str(error))
@@ -261,9 +259,7 @@ def _import(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise NotInstalledError(
-            f"{name} is not installed; install it with: pip install 'qfuse[iree]'"
-        ) from error
+        raise NotInstalledError(f"{name} is not installed; install it with: pip install 'qfuse[iree]'") from error
 
 
 def _to_text(module: MLIRModule, input_type: str) -> str:

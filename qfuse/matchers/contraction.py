@@ -27,7 +27,7 @@ def match_reduction(reader: ScalarReader, view: LinalgView) -> Node:
     if len(op.results) != 1 or len(view.inits) != 1:
         return opaque
     body = reader.body(view)
-    out_index = view.maps[len(view.inputs)]
+    out_index = view.structure.maps[len(view.inputs)]
     if body is None or permutation_of(out_index, len(view.extents)) is None:
         return opaque
     product = _added_to_init(body[0])
@@ -47,8 +47,8 @@ def match_reduction(reader: ScalarReader, view: LinalgView) -> Node:
     if factors[0] is None or factors[1] is None:
         return opaque
     lhs, rhs = factors[0], factors[1]
-    reduction = tuple(d for d in view.reduction if d in dims_of_index(lhs.index) | dims_of_index(rhs.index))
-    if len(reduction) != len(view.reduction) or not reduction:
+    reduction = tuple(d for d in view.structure.reduction if d in dims_of_index(lhs.index) | dims_of_index(rhs.index))
+    if len(reduction) != len(view.structure.reduction) or not reduction:
         return opaque
     kind = Convolution if _is_window(lhs.index) or _is_window(rhs.index) else Contraction
     return kind(
@@ -89,7 +89,7 @@ def _is_window(index: Index) -> bool:
 
 
 def _has_window(view: LinalgView) -> bool:
-    return any(_is_window(index) for index in view.maps)
+    return any(_is_window(index) for index in view.structure.maps)
 
 
 def loop_extent(extents: Extents, loops: tuple[int, ...]) -> int | None:

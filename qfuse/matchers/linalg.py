@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qfuse._mlir import Bindings, Operation, Value
-from qfuse.indexing import identity, is_identity
+from qfuse.indexing import Extents, identity, is_identity
 from qfuse.matchers.constants import ConstantReader
 from qfuse.matchers.contraction import match_reduction
 from qfuse.matchers.layout import Layout, match_layout
@@ -19,7 +19,7 @@ from qfuse.matchers.nodes import (
     Quantize,
 )
 from qfuse.matchers.quantization import ContradictionError, QuantizationMatcher
-from qfuse.matchers.scalar import Scalar, ScalarReader
+from qfuse.matchers.scalar import LinalgView, Scalar, ScalarReader
 
 #: Operations that create or describe tensors and compute nothing.
 _SILENT = ("tensor.empty", "linalg.fill", "arith.constant", "tensor.dim", "tensor.from_elements", "tensor.splat")
@@ -54,39 +54,45 @@ class Recognizer:
         view = self.reader.view(op)
         if view is None:
             return Opaque(op, result, op.name)
-        if view.reduction:
+        if view.structure.reduction:
             return match_reduction(self.reader, view)
-        return self._elementwise(op, result)
+        return self._elementwise(op, result, view)
 
-    def _elementwise(self, op: Operation, result: Value) -> Node:
-        scalar = self.reader.of(result)
-        if scalar is None or len(op.results) != 1:
+    def _elementwise(self, op: Operation, result: Value, view: LinalgView) -> Node:
+        templates = view.structure.results
+        template = None if templates is None or len(templates) != 1 else templates[0]
+        if template is None:
             return Opaque(op, result, "elementwise")
         extents = self.bindings.extents(result.type)
-        if scalar.op == "elem":
-            value, index = scalar.payload
-            inverse = identity(len(extents)) if is_identity(index, extents) else None
-            return LayoutNode(op, result, Layout("broadcast", op, (value,), index, inverse))
-        gathered = _gathered(op, scalar)
-        if gathered is not None:
-            return LayoutNode(op, result, gathered)
+        if template.op in ("elem", "opaque"):
+            layout = _copied(op, self.reader.applied(template, view), extents)
+            if layout is not None:
+                return LayoutNode(op, result, layout)
+        matcher = self.quantization
         try:
-            if scalar.type.startswith(("f", "bf")):
-                stored = self.quantization.dequantize(scalar, extents)
+            if template.type.startswith(("f", "bf")):
+                stored = matcher.dequantize_of(view, template, extents)
                 if stored is not None:
                     return Dequantize(op, result, stored.storage, stored.index, stored.params)
-                fake = self.quantization.fake_quantize(scalar, extents)
+                fake = matcher.fake_quantize_of(view, template, extents)
                 if fake is not None:
                     return FakeQuantize(op, result, fake.input, fake.params)
             else:
-                found = self.quantization.quantize(scalar, extents)
+                found = matcher.quantize_of(view, template, extents)
                 if found is not None:
-                    return Quantize(
-                        op, result, found.input, found.params, found.reciprocal, found.zero_point_first, scalar
-                    )
+                    return Quantize(op, result, found.input, found.params, found.reciprocal, found.zero_point_first)
         except ContradictionError as error:
             return Contradiction(op, result, str(error))
-        return Elementwise(op, result, scalar)
+        return Elementwise(op, result, self.reader.applied(template, view))
+
+
+def _copied(op: Operation, scalar: Scalar, extents: Extents) -> Layout | None:
+    """A body that only copies or gathers elements of one tensor."""
+    if scalar.op != "elem":
+        return _gathered(op, scalar)
+    value, index = scalar.payload
+    inverse = identity(len(extents)) if is_identity(index, extents) else None
+    return Layout("broadcast", op, (value,), index, inverse)
 
 
 def _gathered(op: Operation, scalar: Scalar) -> Layout | None:

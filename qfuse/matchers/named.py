@@ -73,12 +73,10 @@ def _affine(bindings: Bindings, constants: ConstantReader, op: Operation) -> Nod
     expressed = bindings.type_name(bindings.element_type(operands[0].type))
     params = QuantParams(storage, low, high, scale, zero, expressed, extents)
     source = Scalar("elem", expressed, payload=(operands[0], identity(rank)))
-    return Quantize(op, result, source, params, False, False, None)
+    return Quantize(op, result, source, params, False, False)
 
 
-def _operand(
-    bindings: Bindings, constants: ConstantReader, value: Value, index: Index, signed: bool = True
-) -> Param:
+def _operand(bindings: Bindings, constants: ConstantReader, value: Value, index: Index, signed: bool = True) -> Param:
     number = constants.scalar(value)
     if number is not None:
         return Param((), np.asarray(number[0]), element=number[1])
@@ -105,9 +103,7 @@ def _dcast(bindings: Bindings, op: Operation) -> Node | None:
     if producer is not None and producer.name == "quant.scast":
         return Dequantize(op, op.results[0], producer.operands[0], identity(rank), params)
     shape = "".join("?x" if n is None else f"{n}x" for n in extents)
-    return Dequantize(
-        op, op.results[0], source, identity(rank), params, f"tensor<{shape}{params.storage.mlir}>"
-    )
+    return Dequantize(op, op.results[0], source, identity(rank), params, f"tensor<{shape}{params.storage.mlir}>")
 
 
 def parse_quantized(text: str, extents: tuple[int | None, ...]) -> QuantParams | None:

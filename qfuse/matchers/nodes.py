@@ -51,14 +51,12 @@ class Quantize(Node):
         params: over the result's dimensions.
         reciprocal: whether the IR multiplies by 1/scale instead of dividing.
         zero_point_first: whether the zero point is added before rounding.
-        spelled: the whole expression, to evaluate on constants.
     """
 
     input: Scalar
     params: QuantParams
     reciprocal: bool
     zero_point_first: bool
-    spelled: Scalar | None
 
 
 @dataclass(frozen=True, eq=False)

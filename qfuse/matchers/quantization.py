@@ -5,23 +5,34 @@
 
 Constants may be literals, captured or operands; f64 scales are rounded to the nearest f32; parts may sit in
 operations of their own.
+
+There are two steps. `DequantizeShape` and `QuantizeShape` say which part of an expression plays which role; that
+depends on the form only, so it is found once for all operations of one structure. `QuantizationMatcher` then reads
+scales, zero points and bounds and refuses what contradicts itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from qfuse.indexing import Extents, Index, dims_of_index, identity
-from qfuse.matchers.scalar import Scalar, ScalarReader
+from qfuse.indexing import Extents, Index, identity
+from qfuse.matchers.scalar import LinalgView, Scalar, ScalarReader
 from qfuse.qparams import ONE, ZERO, Param, QuantParams, StorageType
 
 _EXTENSIONS = {"extsi": True, "extui": False}
 _TO_FLOAT = {"sitofp": True, "uitofp": False}
 _TO_INT = {"fptosi": True, "fptoui": False}
 _FLOAT_CASTS = ("extf", "truncf")
+_CASTS = (*_FLOAT_CASTS, "sitofp", "uitofp", "extsi", "extui", "trunci", "index_cast")
+_LEAVES = ("const", "hole", "ssa", "elem")
+#: What the last operation of a float expression may be when it is a dequantize or fake-quantize.
+_DEQUANTIZE_ENDS = ("mul", "sub", "sitofp", "uitofp", *_FLOAT_CASTS)
+
+Open = Callable[[Scalar, tuple[str, ...]], Scalar]
 
 
 class ContradictionError(Exception):
@@ -47,14 +58,249 @@ class Quantized:
     zero_point_first: bool
 
 
+# -- shapes ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class DequantizeShape:
+    """The roles in `(ext(storage) - zero_point) * scale`; None for parts that are not there."""
+
+    expressed: str
+    storage: Scalar
+    signed: bool
+    zero_point: Scalar | None
+    scale: Scalar | None
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizeShape:
+    """The roles in `clamp(round(input / scale) + zero_point)`; None for parts that are not there.
+
+    `inverse` is the factor of a multiplication by 1/scale, `scale` what is divided by.
+    """
+
+    type: str
+    signed: bool
+    input: Scalar
+    scale: Scalar | None
+    inverse: Scalar | None
+    zero_point: Scalar | None
+    zero_point_first: bool
+    lows: tuple[Scalar, ...]
+    highs: tuple[Scalar, ...]
+
+
+def _closed(scalar: Scalar, wanted: tuple[str, ...]) -> Scalar:
+    """Looks through float casts only: the expression of one operation by itself."""
+    current = scalar
+    while current.op in _FLOAT_CASTS:
+        current = current.args[0]
+    return current if current.op in wanted else scalar
+
+
+def dequantize_shape(scalar: Scalar, open_: Open) -> DequantizeShape | None:
+    """The roles in a float expression that is a dequantize, or None."""
+    expressed = scalar.type
+    scalar = open_(scalar, ("mul", "sitofp", "uitofp", "sub"))
+    if scalar.op != "mul":
+        return _integer_part(scalar, None, expressed, open_)
+    for factor in (0, 1):
+        found = _integer_part(scalar.args[factor], scalar.args[1 - factor], expressed, open_)
+        if found is not None:
+            return found
+    return None
+
+
+def _integer_part(scalar: Scalar, scale: Scalar | None, expressed: str, open_: Open) -> DequantizeShape | None:
+    """`float(ext(q) - z)` or `float(q) - float(z)`."""
+    scalar = open_(scalar, ("sitofp", "uitofp", "sub"))
+    zero_point: Scalar | None = None
+    if scalar.op == "sub":
+        zero_point = scalar.args[1]
+        scalar = open_(scalar.args[0], ("sitofp", "uitofp"))
+    if scalar.op not in _TO_FLOAT:
+        return None
+    signed = _TO_FLOAT[scalar.op]
+    inner = open_(scalar.args[0], ("subi", *_EXTENSIONS))
+    subtracted = inner.op == "subi"
+    if subtracted:
+        if zero_point is not None:
+            return None
+        zero_point = inner.args[1]
+        inner = open_(inner.args[0], tuple(_EXTENSIONS))
+    if inner.op in _EXTENSIONS:
+        extended = _EXTENSIONS[inner.op]
+        if not signed and extended and not subtracted:
+            raise ContradictionError("storage is sign-extended and then converted as unsigned")
+        signed = extended
+        inner = inner.args[0]
+    elif subtracted and inner.type != "i32":
+        return None  # a subtraction that wraps in the storage type is not a dequantize
+    return DequantizeShape(expressed, inner, signed, zero_point, scale) if inner.op == "elem" else None
+
+
+def quantize_shape(scalar: Scalar, open_: Open) -> QuantizeShape | None:
+    """The roles in an integer expression that is a quantize, or None."""
+    if scalar.op not in _TO_INT or not scalar.type[1:].isdigit():
+        return None
+    return _rounded(scalar.args[0], scalar.type, _TO_INT[scalar.op], open_)
+
+
+def fake_quantize_shape(scalar: Scalar, open_: Open) -> QuantizeShape | None:
+    """The roles of the quantize in `(clamp(round(x / s) + z) - z) * s`, or None."""
+    scalar = open_(scalar, ("mul",))
+    if scalar.op != "mul":
+        return None
+    for factor in (0, 1):
+        inner = open_(scalar.args[factor], ("sub", "max", "min"))
+        if inner.op == "sub":
+            inner = inner.args[0]
+        found = _rounded(inner, scalar.type, True, open_)
+        if found is not None and found.lows and found.highs:
+            return found
+    return None
+
+
+def _rounded(scalar: Scalar, type_: str, signed: bool, open_: Open) -> QuantizeShape | None:
+    """`clamp(round(x / s) + z)`."""
+    steps = ("max", "min", "add", "round")
+    lows: list[Scalar] = []
+    highs: list[Scalar] = []
+    scalar = open_(scalar, steps)
+    while scalar.op in ("max", "min"):
+        position = _bound_position(scalar, steps, open_)
+        if position is None:
+            return None
+        (lows if scalar.op == "max" else highs).append(scalar.args[position])
+        scalar = open_(scalar.args[1 - position], steps)
+    zero_point: Scalar | None = None
+    if scalar.op == "add":
+        split = _split_add(scalar, ("round",), open_)
+        if split is None:
+            return None
+        zero_point, scalar = split
+    if scalar.op != "round":
+        return None
+    inner = open_(scalar.args[0], ("div", "mul", "add"))
+    zero_point_first = False
+    if inner.op == "add" and zero_point is None:
+        split = _split_add(inner, ("div", "mul"), open_)
+        if split is not None:
+            zero_point, inner = split
+            zero_point_first = True
+    scaled = _scaled(inner, open_)
+    value, scale, inverse = scaled or ((inner if zero_point_first else scalar.args[0]), None, None)
+    return QuantizeShape(
+        type_, signed, value, scale, inverse, zero_point, zero_point_first, tuple(lows), tuple(highs)
+    )  # fmt: skip
+
+
+def _bound_position(scalar: Scalar, steps: tuple[str, ...], open_: Open) -> int | None:
+    """Which operand of a maximum or minimum is the bound: a number, else the leaf that leads nowhere."""
+    for position in (1, 0):
+        if scalar.args[position].op in ("const", "hole"):
+            return position
+    for position in (1, 0):
+        if _is_leaf(scalar.args[position]) and open_(scalar.args[position], steps) is scalar.args[position]:
+            return position
+    return None
+
+
+def _split_add(scalar: Scalar, wanted: tuple[str, ...], open_: Open) -> tuple[Scalar, Scalar] | None:
+    """`(zero point, rest)` of a sum whose rest leads to one of `wanted`."""
+    for position in (1, 0):
+        other = open_(scalar.args[1 - position], wanted)
+        if other.op in wanted and _is_parameter(scalar.args[position]):
+            return scalar.args[position], other
+    return None
+
+
+def _scaled(scalar: Scalar, open_: Open) -> tuple[Scalar, Scalar | None, Scalar | None] | None:
+    """`(input, scale, inverse scale)` of a division or a multiplication by a parameter."""
+    if scalar.op == "div" and _is_parameter(scalar.args[1]):
+        return scalar.args[0], scalar.args[1], None
+    if scalar.op != "mul":
+        return None
+    # The parameter is the factor that does not have a value an element; in doubt the second.
+    first, second = (_is_parameter(a) for a in scalar.args)
+    varied = [a.op == "elem" and a.payload[1] == identity(len(a.payload[1])) for a in scalar.args]
+    position = 0 if first and (not second or (varied[1] and not varied[0])) else 1
+    if not (first, second)[position]:
+        return None
+    factor = scalar.args[position]
+    opened = open_(factor, ("div",))
+    if opened.op == "div" and opened.args[0].op == "const" and float(opened.args[0].payload) == 1.0:
+        return scalar.args[1 - position], opened.args[1], factor
+    return scalar.args[1 - position], None, factor
+
+
+def _is_leaf(scalar: Scalar) -> bool:
+    while scalar.op in _CASTS:
+        scalar = scalar.args[0]
+    return scalar.op in _LEAVES
+
+
+def _is_parameter(scalar: Scalar) -> bool:
+    """A leaf, a cast of one, or one over one."""
+    return _is_leaf(scalar) or (scalar.op == "div" and all(_is_leaf(a) for a in scalar.args))
+
+
+# -- values ------------------------------------------------------------------------------------------------------
+
+
 class QuantizationMatcher:
     """Matches expressions of one module."""
 
     def __init__(self, reader: ScalarReader) -> None:
         """A matcher that expands expressions with `reader`."""
         self._reader = reader
+        self._numbers: dict[Any, tuple[Any, Param]] = {}
 
-    # -- dequantize --------------------------------------------------------------------------------------------
+    # -- of operations -----------------------------------------------------------------------------------------
+
+    def dequantize_of(self, view: LinalgView, template: Scalar, extents: Extents) -> Stored | None:
+        """The elementwise operation of `view` as a dequantize, or None; `template` is its structure's expression.
+
+        Raises:
+            ContradictionError: it is one, but its parts contradict each other.
+        """
+        if template.op not in _DEQUANTIZE_ENDS:
+            return None
+        shape = self._kept(view, template, dequantize_shape)
+        if shape is not None:
+            return self._stored(_applied_dequantize(self._reader, shape, view), extents)
+        return self.dequantize(self._reader.applied(template, view), extents)
+
+    def quantize_of(self, view: LinalgView, template: Scalar, extents: Extents) -> Quantized | None:
+        """The elementwise operation of `view` as a quantize, or None; `template` is its structure's expression.
+
+        Raises:
+            ContradictionError: it is one, but its parts contradict each other.
+        """
+        if template.op not in _TO_INT:
+            return None
+        shape = self._kept(view, template, quantize_shape)
+        if shape is not None and shape.inverse is None and (shape.scale is not None or shape.input.op != "elem"):
+            return self._quantized(_applied_quantize(self._reader, shape, view), extents, None)
+        return self.quantize(self._reader.applied(template, view), extents)
+
+    def fake_quantize_of(self, view: LinalgView, template: Scalar, extents: Extents) -> Quantized | None:
+        """The elementwise operation of `view` as a fake-quantize, or None."""
+        if template.op not in ("mul", *_FLOAT_CASTS):
+            return None
+        shape = fake_quantize_shape(self._reader.applied(template, view), self._opener(extents))
+        return None if shape is None else self._quantized(shape, extents, 32)
+
+    @staticmethod
+    def _kept(view: LinalgView, template: Scalar, find: Callable[[Scalar, Open], Any]) -> Any:
+        """What `find` finds in a structure's own expression, found once."""
+        found = view.structure.found
+        key = (find, id(template))
+        if key not in found:
+            found[key] = find(template, _closed)
+        return found[key]
+
+    # -- of expressions ----------------------------------------------------------------------------------------
 
     def dequantize(self, scalar: Scalar, extents: Extents) -> Stored | None:
         """`scalar` as a dequantize over a result of shape `extents`, or None.
@@ -62,76 +308,8 @@ class QuantizationMatcher:
         Raises:
             ContradictionError: it is one, but its parts contradict each other.
         """
-        expressed = scalar.type
-        scalar = self._strip_float_casts(scalar, extents)
-        scale, inner = self._split_scale(scalar, extents)
-        if inner is None:
-            return None
-        parts = self._integer_part(inner, extents)
-        if parts is None:
-            return None
-        leaf, signed, zero_point = parts
-        bits = int(leaf.type[1:]) if leaf.type[1:].isdigit() else 0
-        trivial = scale is ONE and zero_point is ZERO
-        if not 2 <= bits <= 32 or (bits == 32 and trivial):
-            return None
-        storage = StorageType(bits, signed)
-        value, index = leaf.payload
-        params = QuantParams(storage, storage.min, storage.max, scale, zero_point, expressed, extents)
-        check_scale(scale)
-        check_zero_point(zero_point, storage.min, storage.max, bits)
-        return Stored(value, index, params)
-
-    def _split_scale(self, scalar: Scalar, extents: Extents) -> tuple[Param, Scalar | None]:
-        """`(scale, integer part as a float)`; the part is None when `scalar` is no such product."""
-        if scalar.op != "mul":
-            return ONE, scalar if self._is_integer_float(scalar, extents) else None
-        for factor, other in ((0, 1), (1, 0)):
-            inner = self._strip_float_casts(scalar.args[factor], extents)
-            if not self._is_integer_float(inner, extents):
-                continue
-            scale = self.param(scalar.args[other], extents)
-            if scale is not None:
-                return scale, inner
-        return ONE, None
-
-    def _is_integer_float(self, scalar: Scalar, extents: Extents) -> bool:
-        scalar = self._open(scalar, extents, ("sitofp", "uitofp", "sub"))
-        if scalar.op == "sub":
-            scalar = self._open(scalar.args[0], extents, ("sitofp", "uitofp"))
-        return scalar.op in _TO_FLOAT
-
-    def _integer_part(self, scalar: Scalar, extents: Extents) -> tuple[Scalar, bool, Param] | None:
-        """`(storage leaf, signed, zero point)` of `float(ext(q) - z)` or `float(q) - float(z)`."""
-        scalar = self._open(scalar, extents, ("sitofp", "uitofp", "sub"))
-        zero_point = ZERO
-        if scalar.op == "sub":
-            found = self.param(scalar.args[1], extents)
-            if found is None or not self._is_integral(scalar.args[1], extents):
-                return None
-            zero_point = found
-            scalar = self._open(scalar.args[0], extents, ("sitofp", "uitofp"))
-        if scalar.op not in _TO_FLOAT:
-            return None
-        signed = _TO_FLOAT[scalar.op]
-        inner = self._open(scalar.args[0], extents, ("subi", *_EXTENSIONS))
-        if inner.op == "subi":
-            found = self.param(inner.args[1], extents)
-            if found is None or zero_point is not ZERO:
-                return None
-            zero_point = found
-            inner = self._open(inner.args[0], extents, tuple(_EXTENSIONS))
-        if inner.op in _EXTENSIONS:
-            extended = _EXTENSIONS[inner.op]
-            if not signed and extended and scalar.args[0].op != "subi":
-                raise ContradictionError("storage is sign-extended and then converted as unsigned")
-            signed = extended
-            inner = inner.args[0]
-        elif zero_point is not ZERO and inner.type != "i32" and scalar.args[0].op == "subi":
-            return None  # a subtraction that wraps in the storage type is not a dequantize
-        return (inner, signed, zero_point) if inner.op == "elem" else None
-
-    # -- quantize ----------------------------------------------------------------------------------------------
+        shape = dequantize_shape(scalar, self._opener(extents))
+        return None if shape is None else self._stored(shape, extents)
 
     def quantize(self, scalar: Scalar, extents: Extents) -> Quantized | None:
         """`scalar` (an integer) as a quantize over a result of shape `extents`, or None.
@@ -139,121 +317,59 @@ class QuantizationMatcher:
         Raises:
             ContradictionError: it is one, but its parts contradict each other.
         """
-        if scalar.op not in _TO_INT or not scalar.type[1:].isdigit():
+        shape = quantize_shape(scalar, self._opener(extents))
+        return None if shape is None else self._quantized(shape, extents, None)
+
+    def _stored(self, shape: DequantizeShape, extents: Extents) -> Stored | None:
+        leaf = shape.storage
+        bits = int(leaf.type[1:]) if leaf.type[1:].isdigit() else 0
+        if not 2 <= bits <= 32 or (bits == 32 and shape.scale is None and shape.zero_point is None):
             return None
-        signed = _TO_INT[scalar.op]
-        bits = int(scalar.type[1:])
-        found = self._rounded(scalar.args[0], extents)
-        if found is None:
+        scale = ONE if shape.scale is None else self.param(shape.scale, extents)
+        zero_point = ZERO if shape.zero_point is None else self.param(shape.zero_point, extents)
+        if scale is None or zero_point is None:
             return None
-        low, high, matched = found
-        if low is None or high is None:
+        if shape.zero_point is not None and not self._is_integral(shape.zero_point, extents):
             return None
-        storage = StorageType(bits, signed)
-        if bits < 32 and (low < storage.min or high > storage.max):
-            kind = "signed" if signed else "unsigned"
-            raise ContradictionError(
-                f"the clamp [{low:g}, {high:g}] does not fit the {kind} {bits}-bit storage that the cast produces"
-            )
-        low, high = max(low, storage.min), min(high, storage.max)
-        if low > high:
-            raise ContradictionError(f"the clamp [{low:g}, {high:g}] is empty")
-        return self._finish(matched, storage, int(low), int(high), extents)
+        storage = StorageType(bits, shape.signed)
+        check_scale(scale)
+        check_zero_point(zero_point, storage.min, storage.max, bits)
+        value, index = leaf.payload
+        params = QuantParams(storage, storage.min, storage.max, scale, zero_point, shape.expressed, extents)
+        return Stored(value, index, params)
 
-    def fake_quantize(self, scalar: Scalar, extents: Extents) -> Quantized | None:
-        """`(clamp(round(x / s) + z) - z) * s` in float, or None."""
-        scalar = self._open(scalar, extents, ("mul",))
-        if scalar.op != "mul":
+    def _quantized(self, shape: QuantizeShape, extents: Extents, fake_bits: int | None) -> Quantized | None:
+        """`fake_bits`: None for a real quantize, else the widest storage to assume for a fake one."""
+        lows = [self._uniform(s, extents) for s in shape.lows]
+        highs = [self._uniform(s, extents) for s in shape.highs]
+        known_lows = [v for v in lows if v is not None]
+        known_highs = [v for v in highs if v is not None]
+        if not lows or not highs or len(known_lows) != len(lows) or len(known_highs) != len(highs):
             return None
-        for factor in (0, 1):
-            if self.param(scalar.args[1 - factor], extents) is None:
-                continue
-            inner = self._open(scalar.args[factor], extents, ("sub", "max", "min"))
-            if inner.op == "sub":
-                inner = inner.args[0]
-            found = self._rounded(inner, extents)
-            if found is None or found[0] is None or found[1] is None:
-                continue
-            low, high, matched = found
-            signed = low < 0
-            bits = next((b for b in (4, 8, 16) if StorageType(b, signed).min <= low and high <= StorageType(b, signed).max), 32)
-            return self._finish(matched, StorageType(bits, signed), int(low), int(high), extents)
-        return None
-
-    def _finish(
-        self, matched: _Rounded, storage: StorageType, low: int, high: int, extents: Extents
-    ) -> Quantized:
-        check_scale(matched.scale)
-        check_zero_point(matched.zero_point, storage.min, storage.max, storage.bits)
-        params = QuantParams(
-            storage, low, high, matched.scale, matched.zero_point, matched.input.type, extents
-        )
-        return Quantized(matched.input, params, matched.reciprocal, matched.zero_point_first)
-
-    def _rounded(self, scalar: Scalar, extents: Extents) -> tuple[float | None, float | None, _Rounded] | None:
-        """`(low, high, rest)` of `clamp(round(x / s) + z)`."""
-        low: float | None = None
-        high: float | None = None
-        scalar = self._open(scalar, extents, ("max", "min", "add", "round"))
-        while scalar.op in ("max", "min"):
-            bound = next((self._uniform(a, extents) for a in scalar.args[::-1] if self._uniform(a, extents) is not None), None)
-            if bound is None:
-                return None
-            other = scalar.args[0] if self._uniform(scalar.args[1], extents) is not None else scalar.args[1]
-            if scalar.op == "max":
-                low = bound if low is None else max(low, bound)
-            else:
-                high = bound if high is None else min(high, bound)
-            scalar = self._open(other, extents, ("max", "min", "add", "round"))
-        zero_point = ZERO
-        if scalar.op == "add":
-            split = self._split_add(scalar, extents)
-            if split is None:
-                return None
-            zero_point, scalar = split
-        if scalar.op != "round":
+        low, high = max(known_lows), min(known_highs)
+        scale = self._scale(shape, extents)
+        zero_point = ZERO if shape.zero_point is None else self.param(shape.zero_point, extents)
+        if scale is None or zero_point is None:
             return None
-        inner = self._open(scalar.args[0], extents, ("div", "mul", "add"))
-        zero_point_first = False
-        if inner.op == "add" and zero_point is ZERO:
-            split = self._split_add(inner, extents, inner_ops=("div", "mul"))
-            if split is not None:
-                zero_point, inner = split
-                zero_point_first = True
-        return low, high, self._scaled(inner, scalar.args[0], zero_point, zero_point_first, extents)
+        if shape.zero_point is not None and not self._is_integral(shape.zero_point, extents):
+            return None
+        if fake_bits is not None:
+            storage = _smallest_storage(low, high, fake_bits)
+        else:
+            storage = StorageType(int(shape.type[1:]), shape.signed)
+            low, high = _checked_bounds(low, high, storage)
+        check_scale(scale)
+        check_zero_point(zero_point, storage.min, storage.max, storage.bits)
+        value = shape.input
+        params = QuantParams(storage, int(low), int(high), scale, zero_point, value.type, extents)
+        return Quantized(value, params, shape.inverse is not None, shape.zero_point_first)
 
-    def _split_add(
-        self, scalar: Scalar, extents: Extents, inner_ops: tuple[str, ...] = ("round",)
-    ) -> tuple[Param, Scalar] | None:
-        for position in (1, 0):
-            other = self._open(scalar.args[1 - position], extents, inner_ops)
-            if other.op not in inner_ops or not self._is_integral(scalar.args[position], extents):
-                continue
-            zero_point = self.param(scalar.args[position], extents)
-            if zero_point is not None:
-                return zero_point, other
-        return None
-
-    def _scaled(
-        self, scalar: Scalar, unopened: Scalar, zero_point: Param, zero_point_first: bool, extents: Extents
-    ) -> _Rounded:
-        if scalar.op == "div":
-            scale = self.param(scalar.args[1], extents)
-            if scale is not None:
-                return _Rounded(scalar.args[0], scale, zero_point, False, zero_point_first)
-        if scalar.op == "mul":
-            for factor, other in ((1, 0), (0, 1)):
-                scale = self._reciprocal(scalar.args[factor], extents)
-                if scale is not None:
-                    return _Rounded(scalar.args[other], scale, zero_point, True, zero_point_first)
-        return _Rounded(scalar if zero_point_first else unopened, ONE, zero_point, False, zero_point_first)
-
-    def _reciprocal(self, scalar: Scalar, extents: Extents) -> Param | None:
-        """The parameter `s` of an expression that is `1 / s`, constant or computed."""
-        opened = self._open(scalar, extents, ("div",))
-        if opened.op == "div" and self._uniform(opened.args[0], extents) == 1.0:
-            return self.param(opened.args[1], extents)
-        inverse = self.param(scalar, extents)
+    def _scale(self, shape: QuantizeShape, extents: Extents) -> Param | None:
+        if shape.scale is not None:
+            return self.param(shape.scale, extents)
+        if shape.inverse is None:
+            return ONE
+        inverse = self.param(shape.inverse, extents)
         if inverse is None or inverse.data is None or not inverse.data.all():
             return None
         exact = 1.0 / inverse.data.astype(np.float64)
@@ -261,29 +377,25 @@ class QuantizationMatcher:
 
     # -- parts -------------------------------------------------------------------------------------------------
 
-    def _open(self, scalar: Scalar, extents: Extents, wanted: tuple[str, ...]) -> Scalar:
-        """Steps from a leaf into its producers as long as that leads to one of `wanted`."""
-        current = scalar
-        for _ in range(8):
-            current = self._strip_float_casts_once(current)
-            if current.op in wanted:
-                return current
-            if current.op != "elem":
-                break
-            expanded = self._reader.expand(current, extents)
-            if expanded is None:
-                break
-            current = expanded
-        return scalar
+    def _opener(self, extents: Extents) -> Open:
+        """Steps from a leaf into its producers as long as that leads to one of the wanted operations."""
 
-    @staticmethod
-    def _strip_float_casts_once(scalar: Scalar) -> Scalar:
-        return scalar.args[0] if scalar.op in _FLOAT_CASTS else scalar
+        def open_(scalar: Scalar, wanted: tuple[str, ...]) -> Scalar:
+            current = scalar
+            for _ in range(8):
+                while current.op in _FLOAT_CASTS:
+                    current = current.args[0]
+                if current.op in wanted:
+                    return current
+                if current.op != "elem":
+                    break
+                expanded = self._reader.expand(current, extents)
+                if expanded is None:
+                    break
+                current = expanded
+            return scalar
 
-    def _strip_float_casts(self, scalar: Scalar, extents: Extents) -> Scalar:
-        while scalar.op in _FLOAT_CASTS:
-            scalar = scalar.args[0]
-        return scalar if scalar.op != "elem" else self._open(scalar, extents, ("mul", "sitofp", "uitofp", "sub"))
+        return open_
 
     def _uniform(self, scalar: Scalar, extents: Extents) -> float | None:
         """The one number that an expression is everywhere, or None."""
@@ -301,12 +413,11 @@ class QuantizationMatcher:
         integer zero point.
         """
         if scalar.op == "const":
-            data = np.asarray(scalar.payload)
-            return Param((), data, element=scalar.type)
+            return Param((), np.asarray(scalar.payload), element=scalar.type)
         signed = True
         integer = not scalar.type.startswith(("f", "bf"))
         narrow_float = scalar.type in ("f16", "f32")
-        while scalar.op in (*_FLOAT_CASTS, "sitofp", "uitofp", "extsi", "extui", "trunci", "index_cast"):
+        while scalar.op in _CASTS:
             if scalar.op in ("uitofp", "extui"):
                 signed = False
             scalar = scalar.args[0]
@@ -319,15 +430,16 @@ class QuantizationMatcher:
         value, index = scalar.payload
         data = self._constant(scalar, extents)
         if data is not None:
-            if data.dtype.kind == "i" and not signed:
-                data = data.view(data.dtype.name.replace("int", "uint")).astype(np.int64)
-            if data.dtype == np.float64 and narrow_float and not integer:
-                data = data.astype(np.float32)
-            element = "f32" if data.dtype.kind == "f" else "i64"
-            return Param(index, data, element=element).simplified(extents)
-        if dims_of_index(index) and index == identity(len(extents)) and None not in extents:
-            if all(n != 1 for n in extents):
-                return None  # one value an element: data, not a parameter
+            key = (value, index, extents, signed, narrow_float)
+            kept = self._numbers.get(key)
+            if kept is not None and kept[0] is data:
+                return kept[1]
+            found = _constant_param(data, index, extents, signed, narrow_float and not integer)
+            self._numbers[key] = (data, found)
+            return found
+        one_an_element = index and index == identity(len(extents)) and None not in extents
+        if one_an_element and all(n != 1 for n in extents):
+            return None  # data, not a parameter
         return Param(index, value=value, element=scalar.type, signed=signed).simplified(extents)
 
     def _constant(self, leaf: Scalar, extents: Extents) -> np.ndarray[Any, Any] | None:
@@ -366,33 +478,81 @@ class QuantizationMatcher:
         return expanded is not None and self._is_integral(expanded, extents, depth + 1)
 
 
-@dataclass(frozen=True)
-class _Rounded:
-    input: Scalar
-    scale: Param
-    zero_point: Param
-    reciprocal: bool
-    zero_point_first: bool
+def _applied_dequantize(reader: ScalarReader, shape: DequantizeShape, view: LinalgView) -> DequantizeShape:
+    zero_point = None if shape.zero_point is None else reader.applied(shape.zero_point, view)
+    scale = None if shape.scale is None else reader.applied(shape.scale, view)
+    return DequantizeShape(shape.expressed, reader.applied(shape.storage, view), shape.signed, zero_point, scale)
+
+
+def _applied_quantize(reader: ScalarReader, shape: QuantizeShape, view: LinalgView) -> QuantizeShape:
+    def applied(scalar: Scalar | None) -> Scalar | None:
+        return None if scalar is None else reader.applied(scalar, view)
+
+    return QuantizeShape(
+        shape.type,
+        shape.signed,
+        reader.applied(shape.input, view),
+        applied(shape.scale),
+        applied(shape.inverse),
+        applied(shape.zero_point),
+        shape.zero_point_first,
+        tuple(reader.applied(s, view) for s in shape.lows),
+        tuple(reader.applied(s, view) for s in shape.highs),
+    )
+
+
+def _constant_param(
+    data: np.ndarray[Any, Any], index: Index, extents: Extents, signed: bool, narrow: bool
+) -> Param:
+    if data.dtype.kind == "i" and not signed:
+        data = data.view(data.dtype.name.replace("int", "uint")).astype(np.int64)
+    if data.dtype == np.float64 and narrow:
+        data = data.astype(np.float32)
+    element = "f32" if data.dtype.kind == "f" else "i64"
+    return Param(index, data, element=element).simplified(extents)
+
+
+def _smallest_storage(low: float, high: float, widest: int) -> StorageType:
+    for bits in (4, 8, 16):
+        storage = StorageType(bits, low < 0)
+        if storage.min <= low and high <= storage.max:
+            return storage
+    return StorageType(widest, low < 0)
+
+
+def _checked_bounds(low: float, high: float, storage: StorageType) -> tuple[float, float]:
+    if storage.bits < 32 and (low < storage.min or high > storage.max):
+        kind = "signed" if storage.signed else "unsigned"
+        raise ContradictionError(
+            f"the clamp [{low:g}, {high:g}] does not fit the {kind} {storage.bits}-bit storage that the cast produces"
+        )
+    low, high = max(low, storage.min), min(high, storage.max)
+    if low > high:
+        raise ContradictionError(f"the clamp [{low:g}, {high:g}] is empty")
+    return low, high
 
 
 def check_scale(scale: Param) -> None:
     """Raises ContradictionError for constant scales that are not positive finite numbers."""
-    if scale.data is None:
+    data = scale.data
+    if data is None or not data.size:
         return
-    values = scale.data.astype(np.float64)
-    if not np.all(np.isfinite(values)):
+    least = float(data) if data.ndim == 0 else float(data.min())
+    most = least if data.ndim == 0 else float(data.max())
+    if least > 0 and most < float("inf"):
+        return
+    if not np.all(np.isfinite(data)):
         raise ContradictionError("a scale is not finite")
-    if np.any(values == 0):
-        raise ContradictionError("a scale is zero")
-    if np.any(values < 0):
-        raise ContradictionError("a scale is negative")
+    raise ContradictionError("a scale is zero" if np.any(data == 0) else "a scale is negative")
 
 
 def check_zero_point(zero_point: Param, low: int, high: int, bits: int) -> None:
     """Raises ContradictionError for constant zero points outside the storage range."""
-    if zero_point.data is None or bits >= 32 or not zero_point.data.size:
+    data = zero_point.data
+    if data is None or bits >= 32 or not data.size or zero_point is ZERO:
         return
-    least, most = zero_point.data.min(), zero_point.data.max()
+    least = float(data) if data.ndim == 0 else float(data.min())
+    most = least if data.ndim == 0 else float(data.max())
     if least < low or most > high:
         outside = least if least < low else most
         raise ContradictionError(f"the zero point {outside:g} is outside the storage range [{low}, {high}]")

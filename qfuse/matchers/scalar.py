@@ -9,7 +9,7 @@ such a leaf, composing indices on the way (also through transposes and reshapes)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -36,7 +36,8 @@ _CANONICAL = {
 
 _GREATER = {2, 3, 9, 10}  # arith.cmpf predicates ogt, oge, ugt, uge
 _LESS = {4, 5, 11, 12}  # olt, ole, ult, ule
-_PRODUCTS = {"mulf": np.multiply, "divf": np.divide, "addf": np.add, "subf": np.subtract}
+#: Operations whose meaning depends on an attribute.
+_WITH_ATTRIBUTE = {"arith.cmpf": "predicate", "arith.cmpi": "predicate", "linalg.index": "dim"}
 _NUMPY = {
     "f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.float32,
     "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "i4": np.int8,
@@ -71,40 +72,106 @@ class Scalar:
         return f"{self.op}({', '.join(map(repr, self.args))})"
 
 
-class LinalgView:
-    """A structured operation seen uniformly, named or generic: inputs, inits, maps, loops, body."""
+_Body: TypeAlias = "list[Scalar] | None"
 
-    __slots__ = ("block", "extents", "inits", "inputs", "maps", "op", "parallel", "reduction")
 
-    def __init__(self, bindings: Bindings, op: Operation, maps: Sequence[Any], parallel_only: bool) -> None:
-        """See `ScalarReader.view`."""
-        results = len(op.results)
-        operands = list(op.operands)
-        self.op = op
-        self.inputs = operands[: len(operands) - results]
-        self.inits = operands[len(operands) - results :]
-        self.maps: list[Index] = [bindings.index_map(m) for m in maps]
-        self.block = op.regions[0].blocks[0]
-        rank = maps[0].n_dims if maps else 0
-        self.extents = _loop_extents(bindings, operands, self.maps, rank)
-        in_results: set[int] = set()
-        for index in self.maps[len(self.inputs) :]:
-            in_results |= {p for p in map(as_dim, index) if p is not None}
+class Structure:
+    """What operations of one structure have in common: maps, loops and body, with holes for what they are applied to.
+
+    A model repeats a few bodies many times; each is read into expressions once.
+
+    Attributes:
+        maps: indexing maps, inputs first.
+        rank: number of loops.
+        parallel: loops that are not summed over.
+        reduction: loops that are.
+        yielded: an expression a result over the loops, or None when the body is not understood. Leaves are `hole`
+            (payload: number of a captured value) and `elem` (payload: (number of the operand, index)).
+        asserts: whether the body has side effects (an assertion).
+        results: the expressions over the result's own dimensions, for elementwise operations.
+        found: room for matchers to keep what they found, by their own keys.
+    """
+
+    __slots__ = ("asserts", "found", "maps", "parallel", "rank", "reduction", "results", "yielded")
+
+    def __init__(
+        self, maps: list[Index], rank: int, inputs: int, parallel_only: bool, body: _Body, pure: bool
+    ) -> None:
+        """Built by `ScalarReader.view`."""
+        self.maps = maps
+        self.rank = rank
+        self.yielded = body
+        self.asserts = not pure
+        self.found: dict[Any, Any] = {}
+        in_results = {p for index in maps[inputs:] for p in map(as_dim, index) if p is not None}
         self.reduction = () if parallel_only else tuple(d for d in range(rank) if d not in in_results)
         self.parallel = tuple(d for d in range(rank) if d not in self.reduction)
+        self.results = None if self.reduction or body is None else _over_results(body, maps[inputs:], rank)
+
+
+class LinalgView:
+    """A structured operation seen uniformly, named or generic.
+
+    Attributes:
+        op: the operation.
+        structure: what it shares with others.
+        inputs: operands that are read.
+        inits: operands that are written into.
+        captured: values from outside that the body uses (and constants inside it).
+    """
+
+    __slots__ = ("_bindings", "_extents", "captured", "inits", "inputs", "op", "structure")
+
+    def __init__(
+        self, bindings: Bindings, op: Operation, operands: list[Value], structure: Structure, captured: list[Value]
+    ) -> None:
+        """Built by `ScalarReader.view`."""
+        inputs = len(operands) - len(op.results)
+        self._bindings = bindings
+        self._extents: Extents | None = None
+        self.op = op
+        self.structure = structure
+        self.inputs = operands[:inputs]
+        self.inits = operands[inputs:]
+        self.captured = captured
+
+    @property
+    def extents(self) -> Extents:
+        """Extents of the loops, None for dynamic."""
+        if self._extents is None:
+            operands = [*self.inputs, *self.inits]
+            self._extents = _loop_extents(self._bindings, operands, self.structure.maps, self.structure.rank)
+        return self._extents
 
 
 def _loop_extents(bindings: Bindings, operands: Sequence[Value], maps: Sequence[Index], rank: int) -> Extents:
     found: list[int | None] = [None] * rank
     for value, index in zip(operands, maps, strict=False):
-        type_ = value.type
-        if not index or not bindings.is_ranked_tensor(type_):
+        if not index or not bindings.is_ranked_tensor(value.type):
             continue
-        for expr, extent in zip(index, bindings.extents(type_), strict=True):
+        for expr, extent in zip(index, bindings.extents(value.type), strict=True):
             position = as_dim(expr)
             if position is not None and extent is not None:
                 found[position] = extent
     return tuple(found)
+
+
+def _over_results(body: list[Scalar], written: list[Index], rank: int) -> list[Scalar | None]:
+    """Expressions over the dimensions of each result instead of over the loops."""
+    found: list[Scalar | None] = []
+    for expression, index in zip(body, written, strict=True):
+        loops = permutation_of(index, rank)
+        if loops is None or len(loops) != rank:
+            found.append(None)
+            continue
+        if loops == tuple(range(rank)):
+            found.append(expression)
+            continue
+        inverse: list[Linear] = [constant(0)] * rank
+        for position, loop in enumerate(loops):
+            inverse[loop] = dim(position)
+        found.append(substitute_index(expression, tuple(inverse), ()))
+    return found
 
 
 class ScalarReader:
@@ -115,6 +182,7 @@ class ScalarReader:
         self.bindings = bindings
         self.constants = constants
         self._views: dict[Operation, LinalgView | None] = {}
+        self._structures: dict[Any, Structure] = {}
         self._templates: dict[Value, Scalar | None] = {}
         self._parallel_attributes: dict[Any, bool] = {}
         self._outer: dict[Value, Scalar] = {}
@@ -129,23 +197,81 @@ class ScalarReader:
         return view
 
     def _view(self, op: Operation) -> LinalgView | None:
-        if not op.name.startswith("linalg.") or len(op.regions) != 1 or not len(op.results):
+        name = op.name
+        if not name.startswith("linalg.") or len(op.regions) != 1:
             return None
+        results = list(op.results)
+        if not results or not all(self.bindings.is_ranked_tensor(r.type) for r in results):
+            return None
+        blocks = op.regions[0].blocks
+        if len(blocks) != 1:
+            return None
+        attributes = op.attributes
+        if name == "linalg.generic":
+            head: Any = (attributes["indexing_maps"], attributes["iterator_types"])
+        else:
+            head = (name, tuple(self.bindings.indexing_maps(op)))
+            if not head[1]:
+                return None
+        operands = list(op.operands)
+        rows, captured, pure = self._rows(blocks[0])
+        key = (head, len(operands), tuple(rows))
+        structure = self._structures.get(key)
+        if structure is None:
+            try:
+                structure = self._structures[key] = self._structure(op, name, len(operands) - len(results), rows, pure)
+            except ValueError:  # an affine expression outside the supported algebra
+                return None
+        return LinalgView(self.bindings, op, operands, structure, captured)
+
+    def _rows(self, block: Any) -> tuple[list[Any], list[Value], bool]:
+        """A body as hashable rows, one an operation, and the values from outside that it uses.
+
+        Operands are numbers: block arguments and results counted from 0 up, captured values from -1 down.
+        """
+        type_name = self.bindings.type_name
+        numbers: dict[Value, int] = {}
+        captured: list[Value] = []
+        rows: list[Any] = []
+        for argument in block.arguments:
+            numbers[argument] = len(numbers)
+            rows.append(type_name(argument.type))
+        count = len(numbers)
+        pure = True
+        for op in block.operations:
+            op = op.operation
+            name = op.name
+            if name == "arith.constant":
+                captured.append(op.results[0])
+                numbers[captured[-1]] = -len(captured)
+                continue
+            operands: list[int] = []
+            for value in op.operands:
+                number = numbers.get(value)
+                if number is None:
+                    captured.append(value)
+                    number = numbers[value] = -len(captured)
+                operands.append(number)
+            extra: Any = None
+            if name in _WITH_ATTRIBUTE:
+                extra = op.attributes[_WITH_ATTRIBUTE[name]].value
+            elif name == "cf.assert":
+                pure = False
+            types = ""
+            for result in op.results:
+                numbers[result] = count
+                count += 1
+                types = type_name(result.type)
+            rows.append((name, types, tuple(operands), extra, len(op.results)))
+        rows.append(tuple(type_name(v.type) for v in captured))
+        return rows, captured, pure
+
+    def _structure(self, op: Operation, name: str, inputs: int, rows: list[Any], pure: bool) -> Structure:
         maps = self.bindings.indexing_maps(op)
-        if not maps or len(op.regions[0].blocks) != 1:
-            return None
-        if any(not self.bindings.is_ranked_tensor(r.type) for r in op.results):
-            return None
-        parallel_only = False
-        if op.name == "linalg.generic":
-            iterators = op.attributes["iterator_types"]
-            if iterators not in self._parallel_attributes:
-                self._parallel_attributes[iterators] = "reduction" not in str(iterators)
-            parallel_only = self._parallel_attributes[iterators]
-        try:
-            return LinalgView(self.bindings, op, maps, parallel_only)
-        except ValueError:  # an affine expression outside the supported algebra
-            return None
+        indices = [self.bindings.index_map(m) for m in maps]
+        parallel_only = name == "linalg.generic" and "reduction" not in str(op.attributes["iterator_types"])
+        rank = maps[0].n_dims if maps else 0
+        return Structure(indices, rank, inputs, parallel_only, _read_rows(rows, indices, inputs), pure)
 
     # -- expressions -------------------------------------------------------------------------------------------
 
@@ -161,59 +287,31 @@ class ScalarReader:
 
     def _template(self, value: Value) -> Scalar | None:
         owner = getattr(value.owner, "operation", None)
-        if owner is None:
+        view = None if owner is None else self.view(owner)
+        if view is None or view.structure.results is None:
             return None
-        view = self.view(owner)
-        if view is None or view.reduction:
-            return None
-        number = value.result_number
-        written = permutation_of(view.maps[len(view.inputs) + number], len(view.parallel))
-        if written is None or len(written) != len(view.parallel):
-            return None
-        yielded = self.body(view)
-        if yielded is None:
-            return None
-        result = yielded[number]
-        if written == tuple(range(len(written))):
-            return result
-        inverse: list[Linear] = [constant(0)] * len(written)
-        for position, loop in enumerate(written):
-            inverse[loop] = dim(position)
-        return substitute_index(result, tuple(inverse), self.bindings.extents(value.type))
+        result = view.structure.results[value.result_number]
+        return None if result is None else self.applied(result, view)
 
     def body(self, view: LinalgView) -> list[Scalar] | None:
         """What the body yields, one expression a result, over the loop indices."""
-        known: dict[Value, Scalar] = {}
-        arguments = list(view.block.arguments)
-        count = len(view.inputs)
-        operands = [*view.inputs, *view.inits]
-        if len(arguments) != len(operands):
-            return None
-        for position, (argument, operand) in enumerate(zip(arguments, operands, strict=True)):
-            type_ = self.bindings.type_name(argument.type)
-            if position >= count:
-                known[argument] = Scalar("init", type_, payload=position - count)
-            elif self.bindings.is_ranked_tensor(operand.type):
-                known[argument] = Scalar("elem", type_, payload=(operand, view.maps[position]))
-            else:
-                known[argument] = self.outer(operand)
-        for op in view.block.operations:
-            op = op.operation
-            name = op.name
-            if name == "linalg.yield":
-                return [self._lookup(known, v) for v in op.operands]
-            if name == "cf.assert":
-                continue
-            args = tuple(self._lookup(known, v) for v in op.operands)
-            if len(op.results) != 1:
-                return None
-            result = op.results[0]
-            known[result] = self._apply(op, name, self.bindings.type_name(result.type), args)
-        return None
+        yielded = view.structure.yielded
+        return None if yielded is None else [self.applied(y, view) for y in yielded]
 
-    def _lookup(self, known: dict[Value, Scalar], value: Value) -> Scalar:
-        found = known.get(value)
-        return self.outer(value) if found is None else found
+    def applied(self, scalar: Scalar, view: LinalgView) -> Scalar:
+        """An expression of a structure with its holes filled by what an operation is applied to."""
+        if scalar.op == "hole":
+            return self.outer(view.captured[scalar.payload])
+        if scalar.op == "elem":
+            number, index = scalar.payload
+            value = view.inputs[number]
+            if not self.bindings.is_ranked_tensor(value.type):
+                return self.outer(value)
+            return Scalar("elem", scalar.type, payload=(value, index))
+        if not scalar.args:
+            return scalar
+        args = tuple(self.applied(a, view) for a in scalar.args)
+        return _fold(Scalar(scalar.op, scalar.type, args, scalar.payload))
 
     def outer(self, value: Value) -> Scalar:
         """A scalar defined outside a body: a constant, an element of a tensor, a cast of these, or opaque."""
@@ -238,27 +336,6 @@ class ScalarReader:
                 if self.constants.read(tensor) is not None:
                     return Scalar("elem", type_, payload=(tensor, index))
         return Scalar("ssa", type_, payload=value)
-
-    def _apply(self, op: Operation, full: str, type_: str, args: tuple[Scalar, ...]) -> Scalar:
-        dialect, _, name = full.partition(".")
-        if full == "linalg.index":
-            return Scalar("index", type_, payload=dim(op.attributes["dim"].value))
-        if full == "arith.constant":
-            number = self.constants.scalar(op.results[0])
-            return (
-                Scalar("opaque", type_, payload=full)
-                if number is None
-                else Scalar("const", type_, payload=_typed(number[0], type_))
-            )
-        if dialect not in ("arith", "math"):
-            return Scalar("opaque", type_, args, payload=full)
-        if name in ("cmpf", "cmpi"):
-            return Scalar(name, type_, args, payload=op.attributes["predicate"].value)
-        if name == "select":
-            clamped = _as_clamp(args)
-            if clamped is not None:
-                return Scalar(clamped[0], type_, clamped[1])
-        return _fold(Scalar(_CANONICAL.get(name, name), type_, args))
 
     def expand(self, leaf: Scalar, extents: Extents) -> Scalar | None:
         """Steps through the operation that produced an `elem` leaf; `extents` are those of the leaf's own dims.
@@ -365,6 +442,44 @@ def _typed(number: Any, type_: str) -> Any:
     return number if numpy_type is None else numpy_type(number)
 
 
+def _read_rows(rows: list[Any], maps: list[Index], inputs: int) -> list[Scalar] | None:
+    """The expressions that a body yields, from its rows (see `ScalarReader._rows`)."""
+    captured_types = rows[-1]
+    known: list[Scalar] = []
+    for row in rows[:-1]:
+        if isinstance(row, str):
+            position = len(known)
+            if position < inputs:
+                known.append(Scalar("elem", row, payload=(position, maps[position])))
+            else:
+                known.append(Scalar("init", row, payload=position - inputs))
+            continue
+        name, type_, operands, extra, results = row
+        args = tuple(
+            known[n] if n >= 0 else Scalar("hole", captured_types[-n - 1], payload=-n - 1) for n in operands
+        )
+        if name == "linalg.yield":
+            return list(args)
+        if results == 1:
+            known.append(_node(name, type_, args, extra))
+        elif results:
+            return None
+    return None
+
+
+def _node(full: str, type_: str, args: tuple[Scalar, ...], extra: Any) -> Scalar:
+    dialect, _, name = full.partition(".")
+    if full == "linalg.index":
+        return Scalar("index", type_, payload=dim(extra))
+    if dialect not in ("arith", "math"):
+        return Scalar("opaque", type_, args, payload=full)
+    if name == "select":
+        clamped = _as_clamp(args)
+        if clamped is not None:
+            return Scalar(clamped[0], type_, clamped[1])
+    return Scalar(_CANONICAL.get(name, name), type_, args, extra)
+
+
 def _as_clamp(args: tuple[Scalar, ...]) -> tuple[str, tuple[Scalar, Scalar]] | None:
     """`select(cmpf(a > b), a, b)` is a maximum, with the operands exchanged a minimum."""
     condition, yes, no = args
@@ -390,7 +505,7 @@ def same(a: Scalar, b: Scalar) -> bool:
         return False
     if a.op == "const":
         return bool(a.payload == b.payload)
-    if a.op in ("elem", "ssa", "init"):
+    if a.op in ("elem", "ssa", "init", "hole"):
         return bool(a.payload == b.payload)
     return False
 
