@@ -11,7 +11,7 @@ MLIR objects are typed as `Any` aliases here: the wheels ship no complete stubs.
 from __future__ import annotations
 
 import importlib
-import sys
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -30,6 +30,8 @@ Module: TypeAlias = Any
 #: Packages that may hold MLIR bindings, in the order in which they are tried for parsing text.
 PACKAGES = ("torch_mlir", "iree.compiler", "mlir")
 
+_BLOB = re.compile(r'([\w.$-]+|"[^"]*"): "0x([0-9A-Fa-f]*)"')
+
 #: Dynamic extents are `None` in qfuse.
 Extents: TypeAlias = "tuple[int | None, ...]"
 
@@ -37,6 +39,12 @@ _NUMPY_DTYPES: dict[str, Any] = {
     "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "index": np.int64,
     "f16": np.float16, "f32": np.float32, "f64": np.float64,
 }  # fmt: skip
+
+
+_UNREAD: Any = object()
+
+#: Resources are read together up to so many elements in all, and a 32nd of that each.
+_PREFETCHED_ELEMENTS = 1 << 23
 
 
 class Bindings:
@@ -49,6 +57,8 @@ class Bindings:
         self.linalg: Any = importlib.import_module(f"{package}.dialects.linalg")
         self._maps: dict[Any, Index] = {}
         self._types: dict[Any, str] = {}
+        self._tensors: dict[Any, Any] = {}
+        self._blobs: dict[str, str] = {}
 
     @staticmethod
     def of(module_or_op: Any) -> Bindings:
@@ -85,21 +95,36 @@ class Bindings:
             name = self._types[type_] = str(type_)
         return name
 
+    def tensor_info(self, type_: Type) -> tuple[Extents, str] | None:
+        """`(extents, printed element type)` of a ranked tensor type, or None for other types; cached."""
+        found = self._tensors.get(type_, _UNREAD)
+        if found is _UNREAD:
+            shaped = self._downcast(type_)
+            found = None
+            if isinstance(shaped, self.ir.RankedTensorType):
+                extents = tuple(None if shaped.is_dynamic_dim(i) else n for i, n in enumerate(shaped.shape))
+                found = (extents, self.type_name(shaped.element_type))
+            self._tensors[type_] = found
+        return found
+
     def is_ranked_tensor(self, type_: Type) -> bool:
         """Whether `type_` is a ranked tensor type."""
-        return isinstance(self._downcast(type_), self.ir.RankedTensorType)
+        return self.tensor_info(type_) is not None
 
     def _downcast(self, type_: Type) -> Type:
         return type_.maybe_downcast() if type(type_) is self.ir.Type else type_
 
     def extents(self, type_: Type) -> Extents:
         """Shape of a ranked tensor type with `None` for dynamic extents."""
-        shaped = self._downcast(type_)
-        return tuple(None if shaped.is_dynamic_dim(i) else n for i, n in enumerate(shaped.shape))
+        info = self.tensor_info(type_)
+        assert info is not None, f"{type_} is not a ranked tensor type"
+        return info[0]
 
-    def element_type(self, type_: Type) -> Type:
-        """Element type of a ranked tensor type."""
-        return self._downcast(type_).element_type
+    def element_name(self, type_: Type) -> str:
+        """Printed element type of a ranked tensor type."""
+        info = self.tensor_info(type_)
+        assert info is not None, f"{type_} is not a ranked tensor type"
+        return info[1]
 
     def index_map(self, affine_map: Any) -> Index:
         """An affine map as a qfuse index (one `Linear` a result); raises ValueError for symbols and ceildiv."""
@@ -150,26 +175,56 @@ class Bindings:
             if attribute.is_splat and len(shape) > 0:
                 return np.broadcast_to(np.array(attribute).reshape(-1)[:1].reshape((1,) * len(shape)), shape)
             return np.array(attribute)
-        if not str(attribute)[:15].startswith("dense_resource<"):
-            return None
-        return self._dense_resource(attribute)
+        key = self._resource_key(attribute)
+        return None if key is None else self._dense_resource(attribute, key)
 
-    def _dense_resource(self, attribute: Attribute) -> np.ndarray[Any, Any] | None:
-        # Resource blobs have no buffer interface in Python: print the attribute in a module of its own and read
-        # the hexadecimal blob behind it (its first four bytes are the alignment).
-        ir = self.ir
-        key_end = str(attribute).find(">")
-        key = str(attribute)[len("dense_resource<") : key_end].strip('"')
-        with attribute.context:
-            holder = ir.Module.create(ir.Location.unknown(attribute.context))
-            holder.operation.attributes["qfuse.read"] = attribute
-            text = holder.operation.get_asm(enable_debug_info=False)
-        start = text.rfind('"0x')
-        if start < 0 or key == "__elided__":
+    def prefetch(self, attributes: Sequence[Attribute]) -> None:
+        """Reads small resource attributes together, so that `dense` need not print each by itself."""
+        chosen: list[Attribute] = []
+        left = _PREFETCHED_ELEMENTS
+        for attribute in attributes:
+            size = 1
+            for extent in self.extents(attribute.type):
+                size *= extent or 0
+            if size > _PREFETCHED_ELEMENTS >> 5 or size > left or self._resource_key(attribute) == "__elided__":
+                continue
+            left -= size
+            chosen.append(attribute)
+        if chosen:
+            self._blobs.update(self._printed_blobs(chosen))
+
+    def is_resource(self, attribute: Attribute) -> bool:
+        """Whether an attribute is a `dense_resource`."""
+        return type(attribute) is self.ir.Attribute and self._resource_key(attribute) is not None
+
+    @staticmethod
+    def _resource_key(attribute: Attribute) -> str | None:
+        text = str(attribute)
+        if not text.startswith("dense_resource<"):
             return None
-        blob = bytes.fromhex(text[start + 3 : text.index('"', start + 1)])[4:]
-        shaped = self._downcast(attribute.type)
-        return _decode(blob, self.type_name(shaped.element_type), tuple(shaped.shape))
+        return text[len("dense_resource<") : text.index(">")].strip('"')
+
+    def _printed_blobs(self, attributes: Sequence[Attribute]) -> dict[str, str]:
+        # Resource blobs have no buffer interface in Python: print the attributes in a module of their own and read
+        # the hexadecimal blobs behind it.
+        ir = self.ir
+        with attributes[0].context as context:
+            holder = ir.Module.create(ir.Location.unknown(context))
+            holder.operation.attributes["qfuse.read"] = ir.ArrayAttr.get(list(attributes))
+            text = holder.operation.get_asm(enable_debug_info=False)
+        section = text[text.rfind("dialect_resources") :]
+        return {key.strip('"'): blob for key, blob in _BLOB.findall(section)}
+
+    def _dense_resource(self, attribute: Attribute, key: str) -> np.ndarray[Any, Any] | None:
+        blob = self._blobs.get(key)
+        if blob is None:
+            if key == "__elided__":
+                return None
+            blob = self._printed_blobs([attribute]).get(key)
+            if blob is None:
+                return None
+        # The first four bytes are the alignment.
+        return _decode(bytes.fromhex(blob)[4:], self.element_name(attribute.type), self.extents(attribute.type))
 
     # -- walking -----------------------------------------------------------------------------------------------
 
@@ -229,7 +284,7 @@ def _first_message(error: Exception, name: str) -> str:
     return f"{name}: {lines[-1] if lines else 'not a valid MLIR module'}"
 
 
-def _decode(blob: bytes, element: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any] | None:
+def _decode(blob: bytes, element: str, shape: Extents) -> np.ndarray[Any, Any] | None:
     if element == "bf16":
         raw = np.frombuffer(blob, np.uint16).astype(np.uint32) << 16
         values: np.ndarray[Any, Any] = raw.view(np.float32)
@@ -241,7 +296,9 @@ def _decode(blob: bytes, element: str, shape: tuple[int, ...]) -> np.ndarray[Any
         values = np.frombuffer(blob, _NUMPY_DTYPES[element])
     else:
         return None
-    count = int(np.prod(shape, dtype=np.int64))
+    count = 1
+    for extent in shape:
+        count *= extent or 0
     if values.size == 1 and count != 1:
         return np.broadcast_to(values.reshape((1,) * len(shape)), shape)
     return values.reshape(shape) if values.size == count else None
@@ -386,8 +443,8 @@ class Builder:
         inner.create(terminator, (), [result])
 
     def _element(self, value: Value) -> Type:
-        type_ = value.type
-        return self.bindings.element_type(type_) if self.bindings.is_ranked_tensor(type_) else type_
+        info = self.bindings.tensor_info(value.type)
+        return value.type if info is None else self.type(info[1])
 
     def constant(self, text: str) -> Value:
         """An `arith.constant` from its attribute's printed form (`0 : i32`, `1.0 : f32`)."""
@@ -465,8 +522,3 @@ _MLIR_NAMES = {
     "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
     "float16": "f16", "float32": "f32", "float64": "f64",
 }  # fmt: skip
-
-
-def is_loaded(package: str) -> bool:
-    """Whether a binding's package was imported already."""
-    return package in sys.modules

@@ -16,11 +16,12 @@ from qfuse._mlir import Bindings, Builder, Operation, Value
 from qfuse.cost.target import Options, Target
 from qfuse.emit.base import BuildContext
 from qfuse.errors import InputError
-from qfuse.graph import AccumForm, Decision, Environment, Existing, Folded, Made, Moved, QValue, Refusal, StoredForm
+from qfuse.graph import AccumForm, Decision, Environment, Made, Moved, QValue, Refusal
 from qfuse.matchers.linalg import Recognizer
-from qfuse.matchers.nodes import Contraction, Node, Quantize
+from qfuse.matchers.nodes import Node, Quantize
+from qfuse.matchers.scalar import ScalarReader
 from qfuse.registry import FusionRegistry
-from qfuse.report import Report, applied_entry, collect
+from qfuse.report import Report, collect
 
 
 class Plan:
@@ -80,9 +81,12 @@ class _Analysis:
         self.nodes: list[Node] = []
         self.refusals: dict[Value, Refusal] = {}
         self.functions: dict[Value, str] = {}
-        for function, block in _blocks(bindings, root):
-            for op in block.operations:
-                self._visit(op.operation, registry, function)
+        found = [(f, [o.operation for o in block.operations]) for f, block in _blocks(bindings, root)]
+        for _, operations in found:
+            self.recognizer.constants.prefetch(operations)
+        for function, operations in found:
+            for op in operations:
+                self._visit(op, registry, function)
         self.live: list[Decision] = []
         self.floats: dict[Value, AccumForm] = {}
         self._demand()
@@ -323,10 +327,10 @@ def _switch(analysis: _Analysis, replacements: list[tuple[Value, Value]]) -> Non
         n.op for n in analysis.nodes
         if isinstance(analysis.env.forms.get(n.result), AccumForm) and n.result not in analysis.floats
     ]  # fmt: skip
-    _erase(dead + absorbed)
+    _erase(dead + absorbed, analysis.recognizer.reader)
 
 
-def _erase(roots: list[Operation]) -> None:
+def _erase(roots: list[Operation], reader: ScalarReader) -> None:
     """Erases `roots` and then what they used, as far as nothing else uses it."""
     # An operation may be held by several Python objects, of which erasing invalidates only one: what was erased is
     # remembered by hash (its address), taken while the operation still exists.
@@ -334,40 +338,39 @@ def _erase(roots: list[Operation]) -> None:
     erased: set[int] = set()
     while pending:
         key, op = pending.pop()
-        if key in erased or any(_used(r) for r in op.results) or not _is_pure(op):
+        if key in erased or any(next(iter(r.uses), None) is not None for r in op.results):
             continue
-        pending.extend((hash(o), o) for o in _inputs_of(op))
+        inputs = _inputs_if_pure(op, reader)
+        if inputs is None:
+            continue
         erased.add(key)
         op.erase()
+        for value in inputs:
+            owner = getattr(value.owner, "operation", None)
+            if owner is not None:
+                pending.append((hash(owner), owner))
 
 
-def _used(value: Value) -> bool:
-    return next(iter(value.uses), None) is not None
-
-
-def _inputs_of(op: Operation) -> list[Operation]:
-    """Operations outside `op` whose results it or its body uses."""
-    found = [getattr(v.owner, "operation", None) for v in op.operands]
+def _inputs_if_pure(op: Operation, reader: ScalarReader) -> list[Value] | None:
+    """Values from outside that `op` and its body use, or None when it must stay even if unused."""
+    if not op.name.startswith(("linalg.", "tensor.", "arith.", "math.", "quant.", "iree_linalg_ext.")):
+        return None
+    if not len(op.regions):
+        return list(op.operands)
+    view = reader.view(op)
+    if view is not None:
+        return None if view.structure.asserts else [*view.inputs, *view.inits, *view.outside]
+    found = list(op.operands)
     for region in op.regions:
         for block in region.blocks:
             inside = [o.operation for o in block.operations]
             own = {hash(o) for o in inside}
             for inner in inside:
-                owners = [getattr(v.owner, "operation", None) for v in inner.operands]
-                found += [o for o in owners if o is not None and hash(o) not in own]
-    return [o for o in found if o is not None]
-
-
-def _is_pure(op: Operation) -> bool:
-    name = op.name
-    if not name.startswith(("linalg.", "tensor.", "arith.", "math.", "quant.", "iree_linalg_ext.")):
-        return False
-    return all(
-        inner.operation.name != "cf.assert"
-        for region in op.regions
-        for block in region.blocks
-        for inner in block.operations
-    )
+                if inner.name == "cf.assert":
+                    return None
+                owners = [(v, getattr(v.owner, "operation", None)) for v in inner.operands]
+                found += [v for v, o in owners if o is not None and hash(o) not in own]
+    return found
 
 
 def as_pass(
@@ -391,6 +394,3 @@ def as_pass(
     reports: list[Report] = []
     qfuse_pass.reports = reports  # type: ignore[attr-defined]
     return qfuse_pass
-
-
-__all__ = ["Contraction", "Existing", "Folded", "Plan", "StoredForm", "applied_entry", "as_pass", "fuse", "plan"]

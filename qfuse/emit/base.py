@@ -83,12 +83,12 @@ class BuildContext:
         own = self.bindings.extents(value.type)
         if len(own) != len(extents) or not is_identity(index, own):
             return self.emitter.copy(value, index, extents)
-        element = self.bindings.type_name(self.bindings.element_type(value.type))
+        element = self.bindings.element_name(value.type)
         return self.cast(value, self.builder.tensor(extents, element))
 
     def cast(self, value: Value, type_: Type) -> Value:
         """`value` as a tensor type that differs in which extents are known, or `value` itself."""
-        if value.type == type_ or self.bindings.element_type(value.type) != self.bindings.element_type(type_):
+        if value.type == type_ or self.bindings.element_name(value.type) != self.bindings.element_name(type_):
             return value
         return self.builder.create("tensor.cast", [type_], [value]).results[0]
 
@@ -117,7 +117,7 @@ class BuildContext:
         if op is not None and op.name == "tensor.empty" and base.type == value.type:
             return base
         extents = self.bindings.extents(value.type)
-        element = self.bindings.type_name(self.bindings.element_type(value.type))
+        element = self.bindings.element_name(value.type)
         return self.builder.empty(value, extents, element, self.sizes(value))
 
 

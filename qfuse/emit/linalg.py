@@ -81,7 +81,7 @@ class LinalgEmitter:
         """Expands dimension `position` into blocks of `size`."""
         bindings = self.builder.bindings
         extents = bindings.extents(value.type)
-        element = bindings.type_name(bindings.element_type(value.type))
+        element = bindings.element_name(value.type)
         extent = extents[position]
         assert extent is not None
         expanded = (*extents[:position], extent // size, size, *extents[position + 1 :])
@@ -496,7 +496,7 @@ class LinalgEmitter:
         """`value` read at a list of dimensions, as a tensor of its own."""
         builder = self.builder
         bindings = builder.bindings
-        element = bindings.type_name(bindings.element_type(value.type))
+        element = bindings.element_name(value.type)
         rank = len(extents)
         sizes: list[Value] = []
         for position, extent in enumerate(extents):

@@ -94,7 +94,7 @@ def _standard(builder: Builder, value: Value, side: Side, wanted: list[int]) -> 
     permutation = [loops.index(d) for d in wanted]
     bindings = builder.bindings
     extents = bindings.extents(value.type)
-    element = bindings.type_name(bindings.element_type(value.type))
+    element = bindings.element_name(value.type)
     moved = tuple(extents[i] for i in permutation)
     sizes = [builder.dim(value, permutation[i]) for i, n in enumerate(moved) if n is None]
     init = builder.empty(None, moved, element, sizes)

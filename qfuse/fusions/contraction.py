@@ -69,7 +69,7 @@ class FuseContraction(Fusion):
         if isinstance(planned, Refusal):
             return planned
         extents = env.bindings.extents(node.result.type)
-        element = env.bindings.type_name(env.bindings.element_type(node.result.type))
+        element = env.bindings.element_name(node.result.type)
         decision = Decision(self, node, "reassociated", payload=planned, needs=(stored[0].q, stored[1].q))
         steps = _init_steps(node, element, extents, env)
         decision.form = AccumForm(decision, steps, (), identity(len(extents)), extents, element)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,10 @@ class ConstantReader:
         self._bindings = bindings
         self._arrays: dict[Value, Array | None] = {}
 
-    def is_constant(self, value: Value) -> bool:
-        """Whether `value` is an `arith.constant` (whose values may still be unreadable when elided)."""
-        return _constant_op(value) is not None
+    def prefetch(self, operations: Iterable[Operation]) -> None:
+        """Reads the small resource constants among `operations` together."""
+        attributes = [op.attributes["value"] for op in operations if op.name == "arith.constant"]
+        self._bindings.prefetch([a for a in attributes if self._bindings.is_resource(a)])
 
     def scalar(self, value: Value) -> tuple[Any, str] | None:
         """`(number, printed type)` of a scalar integer, index or float constant, or None."""

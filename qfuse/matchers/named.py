@@ -59,18 +59,18 @@ def _affine(bindings: Bindings, constants: ConstantReader, op: Operation) -> Nod
     zero = ZERO if len(operands) == 3 else _operand(bindings, constants, operands[2], maps[2], zero_signed)
     quantize = op.name.endswith(".quantize_affine")
     stored = result if quantize else operands[0]
-    width = bindings.type_name(bindings.element_type(stored.type))
+    width = bindings.element_name(stored.type)
     signed = ("storage_unsigned" if quantize else "input_unsigned") not in attributes
     storage = StorageType(int(width[1:]), signed)
     check_scale(scale)
     check_zero_point(zero, storage.min, storage.max, storage.bits)
     if not quantize:
-        expressed = bindings.type_name(bindings.element_type(result.type))
+        expressed = bindings.element_name(result.type)
         params = QuantParams(storage, storage.min, storage.max, scale, zero, expressed, extents)
         return Dequantize(op, result, operands[0], identity(rank), params)
     low = attributes["quant_min"].value if "quant_min" in attributes else storage.min
     high = attributes["quant_max"].value if "quant_max" in attributes else storage.max
-    expressed = bindings.type_name(bindings.element_type(operands[0].type))
+    expressed = bindings.element_name(operands[0].type)
     params = QuantParams(storage, low, high, scale, zero, expressed, extents)
     source = Scalar("elem", expressed, payload=(operands[0], identity(rank)))
     return Quantize(op, result, source, params, False, False)
@@ -82,7 +82,7 @@ def _operand(bindings: Bindings, constants: ConstantReader, value: Value, index:
         return Param((), np.asarray(number[0]), element=number[1])
     if not bindings.is_ranked_tensor(value.type):
         return Param((), value=value, element=bindings.type_name(value.type), signed=signed)
-    element = bindings.type_name(bindings.element_type(value.type))
+    element = bindings.element_name(value.type)
     data = constants.read(value)
     return Param(index, data, None if data is not None else value, element, signed)
 
@@ -95,7 +95,7 @@ def _dcast(bindings: Bindings, op: Operation) -> Node | None:
     if not bindings.is_ranked_tensor(source.type) or not bindings.is_ranked_tensor(op.results[0].type):
         return None
     extents = bindings.extents(source.type)
-    params = parse_quantized(bindings.type_name(bindings.element_type(source.type)), extents)
+    params = parse_quantized(bindings.element_name(source.type), extents)
     if params is None:
         return None
     producer = getattr(source.owner, "operation", None)
@@ -153,5 +153,5 @@ def quantized_type_of(bindings: Bindings, value: Value) -> Any:
     """The printed element type of a tensor when it is a quantized type, else None."""
     if not bindings.is_ranked_tensor(value.type):
         return None
-    name = bindings.type_name(bindings.element_type(value.type))
+    name = bindings.element_name(value.type)
     return name if name.startswith("!quant.") else None

@@ -501,9 +501,7 @@ def _applied_quantize(reader: ScalarReader, shape: QuantizeShape, view: LinalgVi
     )
 
 
-def _constant_param(
-    data: np.ndarray[Any, Any], index: Index, extents: Extents, signed: bool, narrow: bool
-) -> Param:
+def _constant_param(data: np.ndarray[Any, Any], index: Index, extents: Extents, signed: bool, narrow: bool) -> Param:
     if data.dtype.kind == "i" and not signed:
         data = data.view(data.dtype.name.replace("int", "uint")).astype(np.int64)
     if data.dtype == np.float64 and narrow:

@@ -94,9 +94,7 @@ class Structure:
 
     __slots__ = ("asserts", "found", "maps", "parallel", "rank", "reduction", "results", "yielded")
 
-    def __init__(
-        self, maps: list[Index], rank: int, inputs: int, parallel_only: bool, body: _Body, pure: bool
-    ) -> None:
+    def __init__(self, maps: list[Index], rank: int, inputs: int, parallel_only: bool, body: _Body, pure: bool) -> None:
         """Built by `ScalarReader.view`."""
         self.maps = maps
         self.rank = rank
@@ -117,13 +115,20 @@ class LinalgView:
         structure: what it shares with others.
         inputs: operands that are read.
         inits: operands that are written into.
-        captured: values from outside that the body uses (and constants inside it).
+        captured: values from outside that the body uses, and constants inside it, in the order of the holes.
+        outside: those of them that are defined outside.
     """
 
-    __slots__ = ("_bindings", "_extents", "captured", "inits", "inputs", "op", "structure")
+    __slots__ = ("_bindings", "_extents", "captured", "inits", "inputs", "op", "outside", "structure")
 
     def __init__(
-        self, bindings: Bindings, op: Operation, operands: list[Value], structure: Structure, captured: list[Value]
+        self,
+        bindings: Bindings,
+        op: Operation,
+        operands: list[Value],
+        structure: Structure,
+        captured: list[Value],
+        outside: list[Value],
     ) -> None:
         """Built by `ScalarReader.view`."""
         inputs = len(operands) - len(op.results)
@@ -134,6 +139,7 @@ class LinalgView:
         self.inputs = operands[:inputs]
         self.inits = operands[inputs:]
         self.captured = captured
+        self.outside = outside
 
     @property
     def extents(self) -> Extents:
@@ -214,7 +220,7 @@ class ScalarReader:
             if not head[1]:
                 return None
         operands = list(op.operands)
-        rows, captured, pure = self._rows(blocks[0])
+        rows, captured, outside, pure = self._rows(blocks[0])
         key = (head, len(operands), tuple(rows))
         structure = self._structures.get(key)
         if structure is None:
@@ -222,16 +228,17 @@ class ScalarReader:
                 structure = self._structures[key] = self._structure(op, name, len(operands) - len(results), rows, pure)
             except ValueError:  # an affine expression outside the supported algebra
                 return None
-        return LinalgView(self.bindings, op, operands, structure, captured)
+        return LinalgView(self.bindings, op, operands, structure, captured, outside)
 
-    def _rows(self, block: Any) -> tuple[list[Any], list[Value], bool]:
-        """A body as hashable rows, one an operation, and the values from outside that it uses.
+    def _rows(self, block: Any) -> tuple[list[Any], list[Value], list[Value], bool]:
+        """A body as hashable rows, one an operation; what it captures, what of that is outside, and whether it is pure.
 
         Operands are numbers: block arguments and results counted from 0 up, captured values from -1 down.
         """
         type_name = self.bindings.type_name
         numbers: dict[Value, int] = {}
         captured: list[Value] = []
+        outside: list[Value] = []
         rows: list[Any] = []
         for argument in block.arguments:
             numbers[argument] = len(numbers)
@@ -250,6 +257,7 @@ class ScalarReader:
                 number = numbers.get(value)
                 if number is None:
                     captured.append(value)
+                    outside.append(value)
                     number = numbers[value] = -len(captured)
                 operands.append(number)
             extra: Any = None
@@ -264,7 +272,7 @@ class ScalarReader:
                 types = type_name(result.type)
             rows.append((name, types, tuple(operands), extra, len(op.results)))
         rows.append(tuple(type_name(v.type) for v in captured))
-        return rows, captured, pure
+        return rows, captured, outside, pure
 
     def _structure(self, op: Operation, name: str, inputs: int, rows: list[Any], pure: bool) -> Structure:
         maps = self.bindings.indexing_maps(op)
@@ -455,9 +463,7 @@ def _read_rows(rows: list[Any], maps: list[Index], inputs: int) -> list[Scalar] 
                 known.append(Scalar("init", row, payload=position - inputs))
             continue
         name, type_, operands, extra, results = row
-        args = tuple(
-            known[n] if n >= 0 else Scalar("hole", captured_types[-n - 1], payload=-n - 1) for n in operands
-        )
+        args = tuple(known[n] if n >= 0 else Scalar("hole", captured_types[-n - 1], payload=-n - 1) for n in operands)
         if name == "linalg.yield":
             return list(args)
         if results == 1:
