@@ -14,7 +14,7 @@ from qfuse.qparams import QuantParams, StorageType
 from qfuse.registry import FusionRegistry
 from qfuse.report import Report
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 
 __all__ = [
     "Decision",

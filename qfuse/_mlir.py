@@ -32,6 +32,8 @@ PACKAGES = ("torch_mlir", "iree.compiler", "mlir")
 
 _BLOB = re.compile(r'([\w.$-]+|"[^"]*"): "0x([0-9A-Fa-f]*)"')
 
+_FILE_LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+
 #: Dynamic extents are `None` in qfuse.
 Extents: TypeAlias = "tuple[int | None, ...]"
 
@@ -155,10 +157,12 @@ class Bindings:
         return [] if maps is None else [getattr(m, "value", m) for m in maps]
 
     def location(self, op: Operation) -> str:
-        """A source location as `file:line:column`, or the printed location without its `loc(...)`."""
+        """The source location as `file:line:column` (the first of a fused or nested one), else as printed."""
         text = str(op.location)
-        text = text[4:-1] if text.startswith("loc(") else text
-        return text.replace('"', "") if text.startswith('"') and text.count('"') == 2 else text
+        found = _FILE_LOCATION.search(text)
+        if found is not None:
+            return ":".join(found.groups())
+        return text[4:-1] if text.startswith("loc(") else text
 
     def dense(self, attribute: Attribute) -> np.ndarray[Any, Any] | None:
         """Values of an elements attribute, or None when they cannot be read (elided, unknown kind).
@@ -285,14 +289,14 @@ def _first_message(error: Exception, name: str) -> str:
 
 
 def _decode(blob: bytes, element: str, shape: Extents) -> np.ndarray[Any, Any] | None:
-    if element == "bf16":
+    if element == "bf16" and len(blob) % 2 == 0:
         raw = np.frombuffer(blob, np.uint16).astype(np.uint32) << 16
         values: np.ndarray[Any, Any] = raw.view(np.float32)
     elif element in ("i2", "i4"):
         values = _sign_extend(np.frombuffer(blob, np.uint8), int(element[1:]))
     elif element == "i1":
         return None
-    elif element in _NUMPY_DTYPES:
+    elif element in _NUMPY_DTYPES and len(blob) % np.dtype(_NUMPY_DTYPES[element]).itemsize == 0:
         values = np.frombuffer(blob, _NUMPY_DTYPES[element])
     else:
         return None
@@ -310,18 +314,19 @@ def _sign_extend(raw: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
 
 
 def _parse_dense_text(text: str, element: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any] | None:
-    """Element types without a buffer interface (i4, bf16): read the printed form."""
+    """Element types without a buffer interface (i4, bf16, index): read the printed form."""
+    is_integer = element == "index" or (element[0] == "i" and element[1:].isdigit() and int(element[1:]) <= 64)
+    if element != "bf16" and not is_integer:
+        return None
     body = text[text.index("<") + 1 : text.rindex(">", 0, text.rindex(":"))]
     if body.startswith('"0x'):
         return _decode(bytes.fromhex(body[3:-1]), element, shape)
     tokens = body.replace("[", " ").replace("]", " ").replace(",", " ").split()
     if element == "bf16":
-        values: list[float] = [_float_token(token) for token in tokens]
-        array: np.ndarray[Any, Any] = np.array(values, np.float32)
-    elif element.startswith("i"):
-        array = np.array([int(token) for token in tokens], np.int8 if int(element[1:]) <= 8 else np.int64)
+        array = nearest_bf16(np.array([_float_token(token) for token in tokens], np.float32))
     else:
-        return None
+        is_small = element != "index" and int(element[1:]) <= 8
+        array = np.array([int(token) for token in tokens], np.int8 if is_small else np.int64)
     return np.broadcast_to(array.reshape((1,) * len(shape)), shape) if array.size == 1 else array.reshape(shape)
 
 
@@ -329,6 +334,14 @@ def _float_token(token: str) -> float:
     if not token.startswith("0x"):
         return float(token)
     return float((np.array([int(token, 16)], np.uint32) << 16).view(np.float32)[0])
+
+
+def nearest_bf16(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The nearest bf16 numbers (ties to even), as f32: numpy has no bf16."""
+    values = np.asarray(array, np.float32)
+    bits = values.view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
+    return np.where(np.isfinite(values), rounded.view(np.float32), values)
 
 
 class Builder:

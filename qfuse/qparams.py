@@ -201,8 +201,9 @@ class QuantParams:
             return f"per-axis({divided[0]})"
         if all(g == 1 for g in sizes) and divided == list(range(rank - 1)):
             return "per-token"
-        if (sizes[-1] or 1) > 1 and divided[-1] == rank - 1 and all(g == 1 for g in sizes[:-1]):
-            return f"per-group({sizes[-1]})"
+        groups = [g for g in sizes if g is not None and g > 1]
+        if len(groups) == 1:
+            return f"per-group({groups[0]})"
         return "per-block(" + ",".join("*" if g is None else str(g) for g in blocks) + ")"
 
     def __str__(self) -> str:

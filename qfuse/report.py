@@ -143,6 +143,7 @@ def collect(
 ) -> None:
     """Fills a report from an analysis: every compute operation that touches a dequantized value has an entry."""
     carried_out = set(live)
+    inside = {o for d in live if isinstance(d.node, Contraction) for o in d.node.through}
     steps = _quantize_steps(env, nodes)
     counted: list[tuple[Contraction, bool]] = []
     report.quantization_found = False
@@ -165,6 +166,8 @@ def collect(
             continue
         if isinstance(node, Contraction) and not isinstance(node, Convolution) and _all_stored(node, env):
             counted.append((node, False))
+        if node.op in inside:
+            continue
         reason = _missed(node, decision, refusals.get(node.result), env, steps)
         if reason is not None:
             report.missed.append({**place, "reason": reason.reason, "hint": reason.hint})
@@ -184,16 +187,20 @@ def collect(
 def _results(report: Report, env: Environment, live: Sequence[Decision], floats: Mapping[Value, AccumForm]) -> None:
     """Says of each applied contraction what it ends in: stored integers, float values or both."""
     ends: dict[int, set[str]] = {}
+    classes: dict[int, set[str]] = {}
     for decision in live:
         for need in decision.needs:
             if isinstance(need, Decision):
                 ends.setdefault(id(need), set()).add(str(decision.detail.get("result", decision.exactness)))
+                classes.setdefault(id(need), set()).add(decision.exactness)
     for form in floats.values():
         ends.setdefault(id(form.decision), set()).add(form.element)
+        classes.setdefault(id(form.decision), set()).add(form.decision.exactness)
     listed = [d for d in live if d.fusion.listed]
     for decision, entry in zip(listed, report.applied, strict=True):
         if id(decision) in ends:
             entry["result"] = " and ".join(sorted(ends[id(decision)]))
+            entry["exactness"] = " and ".join(sorted(classes[id(decision)]))
 
 
 def _all_stored(node: Contraction, env: Environment) -> bool:

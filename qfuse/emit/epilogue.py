@@ -7,6 +7,7 @@ Everything constant is multiplied out here in double precision and rounded to f3
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -149,7 +150,7 @@ def finish_quantize(epilogue: Epilogue, params: QuantParams) -> None:
     kept = list(epilogue.steps)
     while kept and scale is not None and zero is not None and kept[-1].kind in ("max", "min"):
         bound = None if kept[-1].operand is None else kept[-1].operand.number
-        if bound is None:
+        if bound is None or math.isnan(bound):
             break
         with np.errstate(over="ignore"):
             grid = float(np.rint(np.float64(bound) / np.float64(scale))) + zero

@@ -192,7 +192,7 @@ class LinalgEmitter:
         )
         if not accumulators.corrected:
             epilogue.corrections = self._corrections(planned, context)
-        simplify_corrections(epilogue, planned.raw_bound < EXACT_IN_FLOAT)
+        simplify_corrections(epilogue, planned.raw_bound < EXACT_IN_FLOAT and planned.blocked is None)
         if planned.blocked is not None:
             accumulators, epilogue = self._sum_blocks(accumulators, epilogue, context)
         with_steps(epilogue, form.steps, context.constants.read)

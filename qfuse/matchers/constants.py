@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qfuse._mlir import Bindings, Operation, Value
+from qfuse._mlir import Attribute, Bindings, Operation, Value
 
 Array = np.ndarray[Any, Any]
 
@@ -25,8 +25,8 @@ class ConstantReader:
 
     def prefetch(self, operations: Iterable[Operation]) -> None:
         """Reads the small resource constants among `operations` together."""
-        attributes = [op.attributes["value"] for op in operations if op.name == "arith.constant"]
-        self._bindings.prefetch([a for a in attributes if self._bindings.is_resource(a)])
+        attributes = [self._attribute(op) for op in operations if op.name == "arith.constant"]
+        self._bindings.prefetch([a for a in attributes if a is not None and self._bindings.is_resource(a)])
 
     def scalar(self, value: Value) -> tuple[Any, str] | None:
         """`(number, printed type)` of a scalar integer, index or float constant, or None."""
@@ -48,14 +48,21 @@ class ConstantReader:
             self._arrays[value] = self._read(value)
         return self._arrays[value]
 
+    def _attribute(self, op: Operation) -> Attribute | None:
+        """The values of a constant, or None for complex numbers, which the bindings cannot hand out."""
+        type_ = op.results[0].type
+        if self._bindings.is_ranked_tensor(type_) and self._bindings.element_name(type_).startswith("complex<"):
+            return None
+        return op.attributes["value" if op.name == "arith.constant" else "values"]
+
     def _read(self, value: Value) -> Array | None:
         owner = value.owner
         op = getattr(owner, "operation", None)
         if op is None:
             return None
         if op.name in ("arith.constant", "tosa.const"):
-            attribute = op.attributes["value" if op.name == "arith.constant" else "values"]
-            return self._bindings.dense(attribute)
+            attribute = self._attribute(op)
+            return None if attribute is None else self._bindings.dense(attribute)
         if op.name == "linalg.transpose":
             source = self.read(op.operands[0])
             return None if source is None else source.transpose(list(op.attributes["permutation"]))

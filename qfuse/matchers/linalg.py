@@ -41,7 +41,8 @@ class Recognizer:
             return None
         result = op.results[0]
         if not self.bindings.is_ranked_tensor(result.type):
-            return None
+            reads = any(self.bindings.is_ranked_tensor(v.type) for v in op.operands)
+            return Opaque(op, result, op.name) if reads else None
         try:
             named = match_named(self.bindings, self.constants, op)
         except ContradictionError as error:

@@ -14,13 +14,13 @@ scales, zero points and bounds and refuses what contradicts itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from qfuse.indexing import Extents, Index, identity
-from qfuse.matchers.scalar import LinalgView, Scalar, ScalarReader
+from qfuse.matchers.scalar import LinalgView, Scalar, ScalarReader, convert
 from qfuse.qparams import ONE, ZERO, Param, QuantParams, StorageType
 
 _EXTENSIONS = {"extsi": True, "extui": False}
@@ -31,6 +31,9 @@ _CASTS = (*_FLOAT_CASTS, "sitofp", "uitofp", "extsi", "extui", "trunci", "index_
 _LEAVES = ("const", "hole", "ssa", "elem")
 #: What the last operation of a float expression may be when it is a dequantize or fake-quantize.
 _DEQUANTIZE_ENDS = ("mul", "sub", "sitofp", "uitofp", *_FLOAT_CASTS)
+
+#: Float types that quantized values may be expressed in.
+EXPRESSED_TYPES = ("f16", "bf16", "f32", "f64")
 
 Open = Callable[[Scalar, tuple[str, ...]], Scalar]
 
@@ -130,13 +133,18 @@ def _integer_part(scalar: Scalar, scale: Scalar | None, expressed: str, open_: O
         inner = open_(inner.args[0], tuple(_EXTENSIONS))
     if inner.op in _EXTENSIONS:
         extended = _EXTENSIONS[inner.op]
-        if not signed and extended and not subtracted:
-            raise ContradictionError("storage is sign-extended and then converted as unsigned")
-        signed = extended
         inner = inner.args[0]
     elif subtracted and inner.type != "i32":
         return None  # a subtraction that wraps in the storage type is not a dequantize
-    return DequantizeShape(expressed, inner, signed, zero_point, scale) if inner.op == "elem" else None
+    else:
+        extended = signed
+    if inner.op != "elem":
+        return None
+    if not signed and subtracted:
+        raise ContradictionError("the zero point is subtracted and the difference, maybe negative, read as unsigned")
+    if not signed and extended:
+        raise ContradictionError("storage is sign-extended and then converted as unsigned")
+    return DequantizeShape(expressed, inner, extended, zero_point, scale)
 
 
 def quantize_shape(scalar: Scalar, open_: Open) -> QuantizeShape | None:
@@ -321,15 +329,15 @@ class QuantizationMatcher:
         return None if shape is None else self._quantized(shape, extents, None)
 
     def _stored(self, shape: DequantizeShape, extents: Extents) -> Stored | None:
+        if shape.expressed not in EXPRESSED_TYPES:
+            return None
         leaf = shape.storage
         bits = int(leaf.type[1:]) if leaf.type[1:].isdigit() else 0
         if not 2 <= bits <= 32 or (bits == 32 and shape.scale is None and shape.zero_point is None):
             return None
         scale = ONE if shape.scale is None else self.param(shape.scale, extents)
-        zero_point = ZERO if shape.zero_point is None else self.param(shape.zero_point, extents)
+        zero_point = self._zero_point(shape.zero_point, extents)
         if scale is None or zero_point is None:
-            return None
-        if shape.zero_point is not None and not self._is_integral(shape.zero_point, extents):
             return None
         storage = StorageType(bits, shape.signed)
         check_scale(scale)
@@ -340,6 +348,8 @@ class QuantizationMatcher:
 
     def _quantized(self, shape: QuantizeShape, extents: Extents, fake_bits: int | None) -> Quantized | None:
         """`fake_bits`: None for a real quantize, else the widest storage to assume for a fake one."""
+        if shape.input.type not in EXPRESSED_TYPES:
+            return None
         lows = [self._uniform(s, extents) for s in shape.lows]
         highs = [self._uniform(s, extents) for s in shape.highs]
         known_lows = [v for v in lows if v is not None]
@@ -347,11 +357,11 @@ class QuantizationMatcher:
         if not lows or not highs or len(known_lows) != len(lows) or len(known_highs) != len(highs):
             return None
         low, high = max(known_lows), min(known_highs)
-        scale = self._scale(shape, extents)
-        zero_point = ZERO if shape.zero_point is None else self.param(shape.zero_point, extents)
-        if scale is None or zero_point is None:
+        if not np.isfinite(low) or not np.isfinite(high) or not 2 <= _width(shape.type) <= 32:
             return None
-        if shape.zero_point is not None and not self._is_integral(shape.zero_point, extents):
+        scale = self._scale(shape, extents)
+        zero_point = self._zero_point(shape.zero_point, extents)
+        if scale is None or zero_point is None:
             return None
         if fake_bits is not None:
             storage = _smallest_storage(low, high, fake_bits)
@@ -363,6 +373,17 @@ class QuantizationMatcher:
         value = shape.input
         params = QuantParams(storage, int(low), int(high), scale, zero_point, value.type, extents)
         return Quantized(value, params, shape.inverse is not None, shape.zero_point_first)
+
+    def _zero_point(self, scalar: Scalar | None, extents: Extents) -> Param | None:
+        """A zero point that is known to be integral, or None."""
+        if scalar is None:
+            return ZERO
+        param = self.param(scalar, extents)
+        if param is None or not self._is_integral(scalar, extents):
+            return None
+        if param.data is None or param.data.dtype.kind != "f":
+            return param
+        return replace(param, data=param.data.astype(np.int64), element="i64")
 
     def _scale(self, shape: QuantizeShape, extents: Extents) -> Param | None:
         if shape.scale is not None:
@@ -387,7 +408,7 @@ class QuantizationMatcher:
                     current = current.args[0]
                 if current.op in wanted:
                     return current
-                if current.op != "elem":
+                if current.op not in ("elem", "ssa"):
                     break
                 expanded = self._reader.expand(current, extents)
                 if expanded is None:
@@ -409,53 +430,47 @@ class QuantizationMatcher:
     def param(self, scalar: Scalar, extents: Extents) -> Param | None:
         """An expression as a parameter over data of shape `extents`, or None.
 
-        Casts between number types are looked through: they do not change a scale (beyond its nearest f32) or an
-        integer zero point.
+        Casts of constants are computed. Casts of run-time values are looked through: they do not change an integer
+        zero point, nor a scale beyond its nearest number of the narrower type.
         """
-        if scalar.op == "const":
-            return Param((), np.asarray(scalar.payload), element=scalar.type)
-        signed = True
-        integer = not scalar.type.startswith(("f", "bf"))
-        narrow_float = scalar.type in ("f16", "f32")
+        casts: list[Scalar] = []
         while scalar.op in _CASTS:
-            if scalar.op in ("uitofp", "extui"):
-                signed = False
+            casts.append(scalar)
             scalar = scalar.args[0]
         if scalar.op == "const":
-            return Param((), np.asarray(scalar.payload), element=scalar.type)
+            return _constant_param(np.asarray(scalar.payload), (), casts, extents)
         if scalar.op == "ssa":
-            return Param((), value=scalar.payload, element=scalar.type, signed=signed)
+            return _run_time_param((), scalar, scalar.payload, casts)
         if scalar.op != "elem":
             return None
         value, index = scalar.payload
-        data = self._constant(scalar, extents)
+        data = self._constant(scalar)
         if data is not None:
-            key = (value, index, extents, signed, narrow_float)
+            key = (value, index, extents, tuple((c.op, c.type) for c in casts))
             kept = self._numbers.get(key)
             if kept is not None and kept[0] is data:
                 return kept[1]
-            found = _constant_param(data, index, extents, signed, narrow_float and not integer)
+            found = _constant_param(data, index, casts, extents)
             self._numbers[key] = (data, found)
             return found
-        one_an_element = index and index == identity(len(extents)) and None not in extents
-        if one_an_element and all(n != 1 for n in extents):
-            return None  # data, not a parameter
-        return Param(index, value=value, element=scalar.type, signed=signed).simplified(extents)
+        if index and index == identity(len(extents)) and 1 not in extents:
+            return None  # one value an element: data, not a parameter
+        found = _run_time_param(index, scalar, value, casts)
+        return None if found is None else found.simplified(extents)
 
-    def _constant(self, leaf: Scalar, extents: Extents) -> np.ndarray[Any, Any] | None:
+    def _constant(self, leaf: Scalar) -> np.ndarray[Any, Any] | None:
         """Constant values of a leaf in its own tensor's shape."""
         value, _ = leaf.payload
         array = self._reader.constants.read(value)
         if array is not None:
             return array
         own = self._reader.bindings.extents(value.type)
-        template = None if None in own else self._reader.of(value)
-        if template is None:
+        if None in own:
             return None
         sizes = [n or 0 for n in own]
         if int(np.prod(sizes, dtype=np.int64)) > 1 << 22:
             return None
-        computed = self._reader.evaluate(template, sizes)
+        computed = self._reader.evaluate(Scalar("elem", leaf.type, payload=(value, identity(len(own)))), sizes)
         return None if computed is None else np.broadcast_to(computed, sizes)
 
     def _is_integral(self, scalar: Scalar, extents: Extents, depth: int = 0) -> bool:
@@ -471,7 +486,7 @@ class QuantizationMatcher:
             return all(self._is_integral(a, extents, depth) for a in args)
         if scalar.op != "elem" or depth > 8:
             return False
-        data = self._constant(scalar, extents)
+        data = self._constant(scalar)
         if data is not None:
             return bool(np.all(np.rint(data) == data))
         expanded = self._reader.expand(scalar, extents)
@@ -501,13 +516,30 @@ def _applied_quantize(reader: ScalarReader, shape: QuantizeShape, view: LinalgVi
     )
 
 
-def _constant_param(data: np.ndarray[Any, Any], index: Index, extents: Extents, signed: bool, narrow: bool) -> Param:
-    if data.dtype.kind == "i" and not signed:
-        data = data.view(data.dtype.name.replace("int", "uint")).astype(np.int64)
-    if data.dtype == np.float64 and narrow:
-        data = data.astype(np.float32)
-    element = "f32" if data.dtype.kind == "f" else "i64"
-    return Param(index, data, element=element).simplified(extents)
+def _constant_param(data: np.ndarray[Any, Any], index: Index, casts: list[Scalar], extents: Extents) -> Param | None:
+    """A parameter of constant values, as what the casts (outermost first) make of them."""
+    for cast in reversed(casts):
+        converted = convert(data, cast.op, cast.args[0].type, cast.type)
+        if converted is None:
+            return None
+        data = converted
+    return Param(index, data, element="f32" if data.dtype.kind == "f" else "i64").simplified(extents)
+
+
+def _run_time_param(index: Index, leaf: Scalar, value: Any, casts: list[Scalar]) -> Param | None:
+    """A parameter held by an SSA value, read through casts that keep it; the innermost extension says its sign."""
+    signed = True
+    for cast in casts:
+        if cast.op == "trunci" and int(cast.type[1:]) < 32:
+            return None
+        if cast.op in (*_TO_FLOAT, *_EXTENSIONS):
+            signed = {**_TO_FLOAT, **_EXTENSIONS}[cast.op]
+    return Param(index, value=value, element=leaf.type, signed=signed)
+
+
+def _width(type_: str) -> int:
+    """Bits of an integer type; of a float type those of the greatest storage it may stand for."""
+    return int(type_[1:]) if type_[0] == "i" and type_[1:].isdigit() else 32
 
 
 def _smallest_storage(low: float, high: float, widest: int) -> StorageType:

@@ -8,12 +8,12 @@ such a leaf, composing indices on the way (also through transposes and reshapes)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from qfuse._mlir import Bindings, Operation, Value
+from qfuse._mlir import Bindings, Operation, Value, nearest_bf16
 from qfuse.indexing import (
     Extents,
     Index,
@@ -34,13 +34,16 @@ _CANONICAL = {
     "addf": "add", "subf": "sub", "mulf": "mul", "divf": "div", "negf": "neg", "roundeven": "round",
 }  # fmt: skip
 
+_CONVERSIONS = ("extf", "truncf", "sitofp", "uitofp", "extsi", "extui", "trunci", "index_cast", "fptosi", "fptoui")
+#: How many operations a constant may be behind.
+_DEPTH = 64
 _GREATER = {2, 3, 9, 10}  # arith.cmpf predicates ogt, oge, ugt, uge
 _LESS = {4, 5, 11, 12}  # olt, ole, ult, ule
 #: Operations whose meaning depends on an attribute.
 _WITH_ATTRIBUTE = {"arith.cmpf": "predicate", "arith.cmpi": "predicate", "linalg.index": "dim"}
 _NUMPY = {
     "f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.float32,
-    "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "i4": np.int8,
+    "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "i4": np.int8, "index": np.int64,
 }  # fmt: skip
 
 
@@ -98,12 +101,14 @@ class Structure:
         """Built by `ScalarReader.view`."""
         self.maps = maps
         self.rank = rank
-        self.yielded = body
         self.asserts = not pure
         self.found: dict[Any, Any] = {}
         in_results = {p for index in maps[inputs:] for p in map(as_dim, index) if p is not None}
         self.reduction = () if parallel_only else tuple(d for d in range(rank) if d not in in_results)
         self.parallel = tuple(d for d in range(rank) if d not in self.reduction)
+        if body is not None and not self.reduction:
+            body = [_read_inits(expression, maps, inputs, {}) for expression in body]
+        self.yielded = body
         self.results = None if self.reduction or body is None else _over_results(body, maps[inputs:], rank)
 
 
@@ -160,6 +165,23 @@ def _loop_extents(bindings: Bindings, operands: Sequence[Value], maps: Sequence[
             if position is not None and extent is not None:
                 found[position] = extent
     return tuple(found)
+
+
+def _read_inits(scalar: Scalar, maps: list[Index], inputs: int, known: dict[int, Scalar]) -> Scalar:
+    """An elementwise operation that reads what it writes into reads one more operand."""
+    found = known.get(id(scalar))
+    if found is not None:
+        return found
+    if scalar.op == "init":
+        number = inputs + scalar.payload
+        found = Scalar("elem", scalar.type, payload=(number, maps[number]))
+    elif scalar.args:
+        args = tuple(_read_inits(a, maps, inputs, known) for a in scalar.args)
+        found = scalar if args == scalar.args else Scalar(scalar.op, scalar.type, args, scalar.payload)
+    else:
+        found = scalar
+    known[id(scalar)] = found
+    return found
 
 
 def _over_results(body: list[Scalar], written: list[Index], rank: int) -> list[Scalar | None]:
@@ -308,18 +330,25 @@ class ScalarReader:
 
     def applied(self, scalar: Scalar, view: LinalgView) -> Scalar:
         """An expression of a structure with its holes filled by what an operation is applied to."""
+        return self._applied(scalar, view, {})
+
+    def _applied(self, scalar: Scalar, view: LinalgView, known: dict[int, Scalar]) -> Scalar:
         if scalar.op == "hole":
             return self.outer(view.captured[scalar.payload])
         if scalar.op == "elem":
             number, index = scalar.payload
-            value = view.inputs[number]
+            count = len(view.inputs)
+            value = view.inputs[number] if number < count else view.inits[number - count]
             if not self.bindings.is_ranked_tensor(value.type):
                 return self.outer(value)
             return Scalar("elem", scalar.type, payload=(value, index))
         if not scalar.args:
             return scalar
-        args = tuple(self.applied(a, view) for a in scalar.args)
-        return _fold(Scalar(scalar.op, scalar.type, args, scalar.payload))
+        found = known.get(id(scalar))
+        if found is None:
+            args = tuple(self._applied(a, view, known) for a in scalar.args)
+            found = known[id(scalar)] = _fold(_simplified(scalar.op, scalar.type, args, scalar.payload))
+        return found
 
     def outer(self, value: Value) -> Scalar:
         """A scalar defined outside a body: a constant, an element of a tensor, a cast of these, or opaque."""
@@ -337,20 +366,41 @@ class ScalarReader:
         if op is None:
             return Scalar("ssa", type_, payload=value)
         if op.name == "tensor.extract":
-            positions = [self.constants.scalar(v) for v in list(op.operands)[1:]]
-            tensor = op.operands[0]
-            if all(p is not None for p in positions) and self.bindings.is_ranked_tensor(tensor.type):
-                index = tuple(constant(p[0]) for p in positions if p is not None)
-                if self.constants.read(tensor) is not None:
-                    return Scalar("elem", type_, payload=(tensor, index))
-        return Scalar("ssa", type_, payload=value)
+            number = self._extracted(op)
+            return Scalar("ssa", type_, payload=value) if number is None else Scalar("const", type_, payload=number)
+        computed = self._outer_operation(value)
+        return computed if computed is not None and computed.op == "const" else Scalar("ssa", type_, payload=value)
+
+    def _extracted(self, op: Operation) -> Any:
+        """The number that a `tensor.extract` of a constant gives, or None."""
+        positions = [self.constants.scalar(v) for v in list(op.operands)[1:]]
+        if any(p is None for p in positions) or not self.bindings.is_ranked_tensor(op.operands[0].type):
+            return None
+        array = self.constants.read(op.operands[0])
+        place = tuple(int(p[0]) for p in positions if p is not None)
+        if array is None or any(not 0 <= i < n for i, n in zip(place, array.shape, strict=True)):
+            return None
+        return _typed(array[place].item(), self.bindings.type_name(op.results[0].type))
+
+    def _outer_operation(self, value: Value) -> Scalar | None:
+        """The arithmetic that gives a scalar outside of any body, one step, or None."""
+        op = getattr(value.owner, "operation", None)
+        if op is None or not op.name.startswith(("arith.", "math.")) or len(op.results) != 1:
+            return None
+        if op.name == "arith.constant" or op.name in _WITH_ATTRIBUTE:
+            return None
+        args = tuple(self.outer(v) for v in op.operands)
+        return _fold(_node(op.name, self.bindings.type_name(value.type), args, None))
 
     def expand(self, leaf: Scalar, extents: Extents) -> Scalar | None:
         """Steps through the operation that produced an `elem` leaf; `extents` are those of the leaf's own dims.
 
-        Layout operations with one source give another `elem`; elementwise operations their expression. None when
-        the leaf is an argument, a constant or anything else.
+        Layout operations with one source give another `elem`; elementwise operations their expression; scalar
+        arithmetic outside a body (an `ssa` leaf) one operation of it. None when the leaf is an argument, a constant or
+        anything else.
         """
+        if leaf.op == "ssa":
+            return self._outer_operation(leaf.payload)
         if leaf.op != "elem":
             return None
         value, index = leaf.payload
@@ -370,21 +420,32 @@ class ScalarReader:
 
         Returns an array that broadcasts to `extents`, or None when a leaf is not constant or an operation is unknown.
         """
-        if scalar.type == "bf16":
-            return None
+        return self._evaluate(scalar, extents, {}, 0)
+
+    def _evaluate(self, scalar: Scalar, extents: Sequence[int], known: dict[int, Any], depth: int) -> Any:
         if scalar.op == "const":
             return np.asarray(scalar.payload)
+        if id(scalar) in known:
+            return known[id(scalar)][1]
+        found: Any = None
         if scalar.op == "elem":
             value, index = scalar.payload
             array = self.constants.read(value)
             if array is not None:
-                return gather(array, index, extents)
-            expanded = self.expand(scalar, tuple(extents))
-            return None if expanded is None else self.evaluate(expanded, extents)
-        values = [self.evaluate(a, extents) for a in scalar.args]
-        if not values or any(v is None for v in values):
-            return None
-        return _compute(scalar, [v for v in values if v is not None])
+                found = gather(array, index, extents)
+            elif depth < _DEPTH:
+                expanded = self.expand(scalar, tuple(extents))
+                found = None if expanded is None else self._evaluate(expanded, extents, known, depth + 1)
+        elif scalar.args:
+            values: list[Any] = []
+            for arg in scalar.args:
+                values.append(self._evaluate(arg, extents, known, depth))
+                if values[-1] is None:
+                    break
+            else:
+                found = _compute(scalar, values)
+        known[id(scalar)] = (scalar, found)  # keeps the node, so that its id stays its own
+        return found
 
 
 def gather(array: np.ndarray[Any, Any], index: Index, extents: Sequence[int]) -> np.ndarray[Any, Any]:
@@ -410,39 +471,47 @@ def _evaluate_linear(expr: Linear, grid: Sequence[np.ndarray[Any, Any]]) -> Any:
     return total
 
 
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "add": np.add, "addi": np.add, "sub": np.subtract, "subi": np.subtract, "mul": np.multiply, "muli": np.multiply,
+    "div": np.divide, "neg": np.negative, "round": np.rint, "max": np.maximum, "min": np.minimum,
+}  # fmt: skip
+
+
 def _compute(scalar: Scalar, args: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
     target = _NUMPY.get(scalar.type)
-    op = scalar.op
     if target is None:
         return None
+    if scalar.op in _CONVERSIONS:
+        return convert(args[0], scalar.op, scalar.args[0].type, scalar.type)
+    compute = _ARITHMETIC.get(scalar.op)
+    if compute is None:
+        return None
     with np.errstate(all="ignore"):
-        if op in ("add", "addi"):
-            return (args[0] + args[1]).astype(target)
-        if op in ("sub", "subi"):
-            return (args[0] - args[1]).astype(target)
-        if op in ("mul", "muli"):
-            return (args[0] * args[1]).astype(target)
-        if op == "div":
-            return (args[0] / args[1]).astype(target)
-        if op == "neg":
-            return -args[0]
-        if op == "round":
-            return np.rint(args[0])
-        if op == "max":
-            return np.maximum(args[0], args[1])
-        if op == "min":
-            return np.minimum(args[0], args[1])
-        if op in ("sitofp", "extf", "truncf", "extsi", "trunci"):
-            return args[0].astype(target)
-        if op in ("uitofp", "extui"):
-            return _unsigned(args[0]).astype(target)
-        if op in ("fptosi", "fptoui"):
-            return args[0].astype(np.int64).astype(target)
-    return None
+        return _held(np.asarray(compute(*args)).astype(target), scalar.type)
 
 
-def _unsigned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array.view(array.dtype.name.replace("int", "uint")) if array.dtype.kind == "i" else array
+def convert(array: np.ndarray[Any, Any], cast: str, source: str, target: str) -> np.ndarray[Any, Any] | None:
+    """What a cast operation makes of an array; printed types say what it holds. None for types that are not known."""
+    to = _NUMPY.get(target)
+    if to is None:
+        return None
+    if cast in ("uitofp", "extui") and array.dtype.kind == "i":
+        bits = int(source[1:])
+        array = array.astype(np.int64) & ((1 << bits) - 1) if bits < 64 else array.view(np.uint64)
+    if cast in ("fptosi", "fptoui"):
+        with np.errstate(all="ignore"):
+            array = array.astype(np.int64)
+    with np.errstate(all="ignore"):
+        return _held(array.astype(to), target)
+
+
+def _held(array: np.ndarray[Any, Any], type_: str) -> np.ndarray[Any, Any]:
+    """Values of numpy's next wider type brought to what `type_` holds."""
+    if type_ == "bf16":
+        return nearest_bf16(array)
+    if type_ == "i4":
+        return ((array + 8) & 15) - 8
+    return array
 
 
 def _typed(number: Any, type_: str) -> Any:
@@ -473,17 +542,19 @@ def _read_rows(rows: list[Any], maps: list[Index], inputs: int) -> list[Scalar] 
     return None
 
 
+def _simplified(op: str, type_: str, args: tuple[Scalar, ...], payload: Any) -> Scalar:
+    """An operation; a select that is a maximum or minimum becomes one."""
+    clamped = _as_clamp(args) if op == "select" else None
+    return Scalar(op, type_, args, payload) if clamped is None else Scalar(clamped[0], type_, clamped[1])
+
+
 def _node(full: str, type_: str, args: tuple[Scalar, ...], extra: Any) -> Scalar:
     dialect, _, name = full.partition(".")
     if full == "linalg.index":
         return Scalar("index", type_, payload=dim(extra))
     if dialect not in ("arith", "math"):
         return Scalar("opaque", type_, args, payload=full)
-    if name == "select":
-        clamped = _as_clamp(args)
-        if clamped is not None:
-            return Scalar(clamped[0], type_, clamped[1])
-    return Scalar(_CANONICAL.get(name, name), type_, args, extra)
+    return _simplified(_CANONICAL.get(name, name), type_, args, extra)
 
 
 def _as_clamp(args: tuple[Scalar, ...]) -> tuple[str, tuple[Scalar, Scalar]] | None:
@@ -518,7 +589,7 @@ def same(a: Scalar, b: Scalar) -> bool:
 
 def _fold(scalar: Scalar) -> Scalar:
     """Casts and products of constants are constants."""
-    if not scalar.args or any(a.op != "const" for a in scalar.args) or scalar.type == "bf16":
+    if not scalar.args or any(a.op != "const" for a in scalar.args):
         return scalar
     value = _compute(scalar, [np.asarray(a.payload) for a in scalar.args])
     return scalar if value is None else Scalar("const", scalar.type, payload=value[()])
