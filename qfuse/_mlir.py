@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -364,6 +365,20 @@ class Builder:
         self._point = self.ir.InsertionPoint(op)
         self.location = op.location
 
+    @contextmanager
+    def behind(self, value: Value) -> Iterator[None]:
+        """Inserts right behind what defines `value` inside a `with`."""
+        before = self._point, self.location
+        op = getattr(value.owner, "operation", None)
+        if op is None:
+            self._point = self.ir.InsertionPoint.at_block_begin(value.owner)
+        else:
+            self._point, self.location = self.ir.InsertionPoint.after(op), op.location
+        try:
+            yield
+        finally:
+            self._point, self.location = before
+
     def type(self, text: str) -> Type:
         """A type from its printed form, cached."""
         found = self._cached_types.get(text)
@@ -524,6 +539,11 @@ class Body:
     def op(self, name: str, type_: str, *operands: Value) -> Value:
         """The result of a one-result operation of printed result type `type_`."""
         return self.create(name, [self._builder.type(type_)], operands).results[0]
+
+    def is_less(self, a: Value, b: Value) -> Value:
+        """Whether the float `a` is less than `b`; no for NaN."""
+        below = {"predicate": self._builder.attribute("4 : i64")}
+        return self.create("arith.cmpf", [self._builder.type("i1")], [a, b], below).results[0]
 
     def constant(self, text: str) -> Value:
         """A scalar `arith.constant` from its attribute's printed form."""
