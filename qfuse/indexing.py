@@ -191,8 +191,11 @@ def as_block(a: Linear) -> tuple[int, int] | None:
 
 
 def drop_unit(index: Index, extents: Extents) -> Index:
-    """Replaces dimensions of extent 1 by 0: two indices are then equal when they read the same elements."""
-    if 1 not in extents:
+    """Replaces dimensions of extent 1 by 0, and quotients that the extents make constant by that constant.
+
+    Two indices are then equal when they read the same elements.
+    """
+    if 1 not in extents and all(atom.kind == "d" for e in index for atom, _ in e.terms):
         return index
     unit = [constant(0) if n == 1 else dim(i) for i, n in enumerate(extents)]
     return tuple(substitute(e, unit, extents) for e in index)
