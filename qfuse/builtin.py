@@ -6,7 +6,14 @@ from qfuse.cost.target import Target
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.contraction import FuseContraction
 from qfuse.fusions.dequantize import ReadDequantize
-from qfuse.fusions.epilogue import CancelRequantize, ExtendCast, ExtendEpilogue, FoldQuantize, FuseRequantize
+from qfuse.fusions.epilogue import (
+    CancelRequantize,
+    ExtendCast,
+    ExtendEpilogue,
+    FoldQuantize,
+    FuseRequantize,
+    FuseRescale,
+)
 from qfuse.fusions.layout import MoveLayout
 
 
@@ -20,6 +27,7 @@ def fusions() -> list[Fusion]:
         ExtendCast(),
         FuseRequantize(),
         CancelRequantize(),
+        FuseRescale(),
         FoldQuantize(),
     ]
 

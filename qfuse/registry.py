@@ -43,7 +43,7 @@ class FusionRegistry:
         """A registry of these fusions and targets (and the built-in emitters)."""
         self._fusions: dict[str, _Owned] = {}
         self._targets: dict[str, _Owned] = {}
-        self._emitters: dict[str, Callable[..., Any]] = {"linalg": LinalgEmitter}
+        self._emitters: dict[str, _Owned] = {"linalg": _Owned(LinalgEmitter, "qfuse")}
         self.problems: list[str] = []
         self._by_type: dict[type, list[Fusion]] = {}
         for fusion in fusions:
@@ -112,9 +112,7 @@ class FusionRegistry:
             else:
                 self._add(copy._fusions, "fusion", item.id, item, owner)
         for name, emitter in (emitters or {}).items():
-            if name in copy._emitters:
-                raise RegistryError(f"emitter {name!r} is registered twice")
-            copy._emitters[name] = emitter
+            self._add(copy._emitters, "emitter", name, emitter, owner)
         return copy
 
     def without(self, *ids: str) -> FusionRegistry:
@@ -178,7 +176,7 @@ class FusionRegistry:
         """The emitter class of a target."""
         if target.emitter not in self._emitters:
             raise UsageError(unknown("emitter", target.emitter, sorted(self._emitters)))
-        return self._emitters[target.emitter]
+        return self._emitters[target.emitter].item
 
     def for_node(self, node: Node) -> list[Fusion]:
         """Fusions that match a node, the first to be asked first."""
@@ -188,7 +186,8 @@ class FusionRegistry:
 
 
 def _owner(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else "an unknown distribution"
+    name = None if point.dist is None else point.dist.name
+    return name or "an unknown distribution"
 
 
 def _fusion_id(item: Any) -> str:

@@ -19,7 +19,7 @@ from qfuse.emit.epilogue import (
     with_steps,
 )
 from qfuse.emit.named import named_contraction
-from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, PlannedRequantize, Side
+from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, PlannedRequantize, PlannedRescale, Side
 from qfuse.graph import AccumForm, Array, Step
 from qfuse.indexing import Index, affine_map, as_dim, compose, identity
 from qfuse.matchers.layout import Layout
@@ -171,6 +171,32 @@ class LinalgEmitter:
         for layout in form.moves:
             value = self.move(layout, [value], epilogue.element, None)
         return value
+
+    def rescale(self, planned: PlannedRescale, node: Node, context: BuildContext) -> Value:
+        """Stored integers of other parameters, in one generic: the float arithmetic of the IR, operation by operation."""
+        form, params = planned.form, planned.params
+        storage = form.params.storage
+        extents = params.extents
+        rank = len(extents)
+        compute = "f64" if params.expressed == "f64" else "f32"
+        epilogue = Epilogue(rank, quantize=params, low=params.quant_min, high=params.quant_max)
+        epilogue.element = params.storage.mlir
+        epilogue.factors = [Operand.of(form.params.scale)]
+        epilogue.corrections = [] if form.params.symmetric else [(-1, (Operand.of(form.params.zero_point),))]
+        epilogue.divisor = Operand.of(params.scale)
+        source = context.q(form.q)
+        outs = list(node.op.operands)[-1]
+        inputs, maps, load = self._inputs(epilogue)
+
+        def body(inner: Body, args: Sequence[Value]) -> Value:
+            wide = "i32" if storage.bits < 32 else "i64"
+            extended = [self.extend(inner, args[0], storage.bits, storage.signed, wide), *args[1:]]
+            x = self._scaled(inner, extended, epilogue, load, wide, compute)
+            divisor = load(inner, args, Operand.of(params.scale), compute)
+            return self.quantize(inner, inner.op("arith.divf", compute, x, divisor), epilogue, load, args, compute)
+
+        all_maps = [affine_map(rank, form.index), *maps, affine_map(rank, identity(rank))]
+        return self.builder.generic([source, *inputs], context.empty_of(outs), all_maps, "p" * rank, body)
 
     def materialize(self, form: AccumForm, node: Node, context: BuildContext) -> Value:
         """The float value of a form, for users that stay in float."""
@@ -396,15 +422,19 @@ class LinalgEmitter:
         x = inner.op("math.roundeven", compute, x)
         if zero != 0:
             x = inner.op("arith.addf", compute, x, load(inner, args, Operand.of(params.zero_point), compute))
-        x = inner.op("arith.maximumf", compute, x, inner.constant(_literal(epilogue.low, compute)))
-        x = inner.op("arith.minimumf", compute, x, inner.constant(_literal(epilogue.high, compute)))
+        x = self.clamp(inner, x, epilogue.low, epilogue.high, compute)
         return inner.op("arith.fptosi" if params.storage.signed else "arith.fptoui", epilogue.element, x)
+
+    @staticmethod
+    def clamp(inner: Body, x: Value, low: float, high: float, compute: str) -> Value:
+        """`x` within [low, high]; NaN becomes `low`, so that the cast behind it is defined."""
+        x = inner.op("arith.maxnumf", compute, x, inner.constant(_literal(low, compute)))
+        return inner.op("arith.minnumf", compute, x, inner.constant(_literal(high, compute)))
 
     def _quantize_magic(self, inner: Body, x: Value, epilogue: Epilogue, zero: int) -> Value:
         # Clamping to whole numbers before rounding gives the same as after it; the sum with 1.5 * 2^23 holds the
         # rounded number in its low bits.
-        x = inner.op("arith.maximumf", "f32", x, inner.constant(_literal(epilogue.low - zero, "f32")))
-        x = inner.op("arith.minimumf", "f32", x, inner.constant(_literal(epilogue.high - zero, "f32")))
+        x = self.clamp(inner, x, epilogue.low - zero, epilogue.high - zero, "f32")
         x = inner.op("arith.addf", "f32", x, inner.constant(_literal(_MAGIC, "f32")))
         bits = inner.op("arith.bitcast", "i32", x)
         bits = inner.op("arith.subi", "i32", bits, inner.constant(f"{_MAGIC_BITS - zero} : i32"))

@@ -81,3 +81,16 @@ class PlannedRequantize:
 
     form: AccumForm
     params: QuantParams
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRescale:
+    """Stored integers and the quantize that gives them other parameters.
+
+    Attributes:
+        form: the integers and their parameters.
+        params: of the output.
+    """
+
+    form: StoredForm
+    params: QuantParams

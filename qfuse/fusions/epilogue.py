@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qfuse._mlir import Value
-from qfuse.emit.spec import PlannedRequantize
+from qfuse.emit.spec import PlannedContraction, PlannedRequantize, PlannedRescale
 from qfuse.fusions.base import Fusion
 from qfuse.graph import (
     AccumForm,
@@ -30,6 +30,7 @@ from qfuse.graph import (
 from qfuse.indexing import compose, is_identity
 from qfuse.matchers.nodes import Elementwise, Node, Quantize
 from qfuse.matchers.scalar import Scalar
+from qfuse.qparams import QuantParams
 
 _BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "max": "max", "min": "min"}
 
@@ -179,19 +180,61 @@ class FuseRequantize(Fusion):
                 return Refusal("the output's parameters vary and the layout before the quantize cannot be inverted")
             own = env.bindings.extents(form.decision.node.result.type)
             params = params.over(form.to_value, own)
+        distance = _tie_distance(form, params, env)
+        steps = 1 if distance is None or distance < 0.5 else int(distance) + 1
         decision = Decision(
-            self, node, "within-1-lsb",
+            self, node, f"within-{steps}-lsb",
             float_inputs=(*found.float_inputs, *_step_values(form)),
             needs=(form.decision,),
             payload=PlannedRequantize(form, params),
         )  # fmt: skip
         decision.replacement = Made(decision)
-        decision.detail = {"result": str(node.params)}
+        decision.detail = {"result": str(node.params), "tie_distance": distance}
         return decision
 
     def build(self, decision: Decision, context: object) -> object:
         """The epilogue and the layout operations behind it, by the target's emitter."""
         return context.emitter.requantize(decision.payload, decision.node, context)  # type: ignore[attr-defined]
+
+
+def _tie_distance(form: AccumForm, params: QuantParams, env: Environment) -> float | None:
+    """How far the f32 arithmetic can be from the real value, in steps of the output; None when not known before run time.
+
+    The accumulators are converted (one rounding), multiplied by a rounded factor (two), added to a rounded bias (two):
+    each rounds by at most 2^-24 of the largest magnitude that occurs.
+    """
+    planned: PlannedContraction = form.decision.payload
+    if form.element == "f64":
+        return 0.0
+    factors = [planned.lhs.params.scale.data, planned.rhs.params.scale.data]
+    out = params.scale.data
+    if out is None or not out.size or any(s is None or not s.size for s in factors):
+        return None
+    least = float(out.min())
+    product = max(planned.bound, planned.raw_bound) / least
+    for factor in factors:
+        product *= 0.0 if factor is None else float(factor.max())
+    bias = 0.0
+    for step in form.steps:
+        if step.kind in ("max", "min", "neg"):
+            continue
+        constant = _constant_of(step, env)
+        if step.kind not in ("add", "sub", "rsub") or constant is None:
+            return None
+        bias += constant / least
+    blocks = 1 if planned.blocked is None else 1 + (planned.extents[-1] or 1)
+    return float(f"{2.0**-24 * (5 * product * blocks + 3 * bias):.3g}")
+
+
+def _constant_of(step: Step, env: Environment) -> float | None:
+    """Greatest magnitude of a step's constant operand, or None."""
+    operand = step.operand
+    if operand is None:
+        return None
+    if operand.number is not None:
+        return abs(operand.number)
+    array = None if operand.value is None else env.reader.constants.read(operand.value)
+    return None if array is None or not array.size else float(abs(array).max())
 
 
 def _step_values(form: AccumForm) -> tuple[Value, ...]:
@@ -233,6 +276,50 @@ class CancelRequantize(Fusion):
     def build(self, decision: Decision, context: object) -> object:
         """The integers themselves, moved where a layout was in between."""
         return context.stored(decision.payload)  # type: ignore[attr-defined]
+
+
+class FuseRescale(Fusion):
+    """dequantize -> layout -> quantize with other parameters becomes one operation from integers to integers.
+
+    The float arithmetic between them is repeated as it is written, inside that operation.
+    """
+
+    id = "qfuse.rescale"
+    doc = "dequantize then quantize with other parameters becomes one integer-in, integer-out operation"
+
+    def match(self, node: Node) -> bool:
+        """Quantize nodes."""
+        return isinstance(node, Quantize)
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Refuses what is not spelled as one subtraction, product, division and rounding."""
+        assert isinstance(node, Quantize)
+        if node.input.op != "elem" or not node.op.name.startswith("linalg."):
+            return None
+        value, index = node.input.payload
+        form = env.form(value)
+        extents = node.params.extents
+        if not isinstance(form, StoredForm) or not is_identity(index, extents):
+            return None
+        if node.zero_point_first:
+            return Refusal("the zero point is added before rounding, which a rescale does not do")
+        if node.reciprocal:
+            return Refusal("the quantize multiplies by the reciprocal scale, a rescale divides")
+        exact = form.params.expressed in ("f32", "f64") and form.params.expressed == node.params.expressed
+        decision = Decision(
+            self,
+            node,
+            "bit-exact" if exact else "within-1-lsb",
+            needs=(form.q,),
+            detail={"input": str(form.params), "result": str(node.params)},
+            payload=PlannedRescale(form, node.params),
+        )
+        decision.replacement = Made(decision)
+        return decision
+
+    def build(self, decision: Decision, context: object) -> object:
+        """One elementwise operation, by the target's emitter."""
+        return context.emitter.rescale(decision.payload, decision.node, context)  # type: ignore[attr-defined]
 
 
 def _round_trips(form: StoredForm, params: QuantParams) -> bool:

@@ -14,7 +14,7 @@ from qfuse._mlir import Bindings, Operation, Value
 from qfuse.indexing import Index, dim, floordiv, identity
 from qfuse.matchers.constants import ConstantReader
 from qfuse.matchers.nodes import Dequantize, Node, Quantize
-from qfuse.matchers.quantization import ContradictionError, check_scale, check_zero_point
+from qfuse.matchers.quantization import EXPRESSED_TYPES, ContradictionError, check_scale, check_zero_point
 from qfuse.matchers.scalar import Scalar
 from qfuse.qparams import ZERO, Param, QuantParams, StorageType
 
@@ -43,37 +43,61 @@ def match_named(bindings: Bindings, constants: ConstantReader, op: Operation) ->
 def _affine(bindings: Bindings, constants: ConstantReader, op: Operation) -> Node | None:
     operands = list(op.operands)
     attributes = {str(getattr(a, "name", a)): op.attributes[str(getattr(a, "name", a))] for a in op.attributes}
-    if len(operands) not in (3, 4) or "indexing_maps" not in attributes or len(op.results) != 1:
+    maps = _affine_maps(bindings, attributes.get("indexing_maps"))
+    if len(operands) not in (3, 4) or len(op.results) != 1 or maps is None or len(maps) != len(operands):
         return None
     result = op.results[0]
     extents = bindings.extents(result.type)
     rank = len(extents)
-    try:
-        maps = [bindings.index_map(getattr(m, "value", m)) for m in attributes["indexing_maps"]]
-    except (ValueError, AttributeError):
-        return None
     if maps[0] != identity(rank) or maps[-1] != identity(rank):
+        return None
+    if any(_rank(bindings, v) != len(index) for v, index in zip(operands, maps, strict=True)):
         return None
     scale = _operand(bindings, constants, operands[1], maps[1])
     zero_signed = "zp_unsigned" not in attributes
     zero = ZERO if len(operands) == 3 else _operand(bindings, constants, operands[2], maps[2], zero_signed)
     quantize = op.name.endswith(".quantize_affine")
     stored = result if quantize else operands[0]
+    expressed = bindings.element_name((operands[0] if quantize else result).type)
     width = bindings.element_name(stored.type)
+    if not width[1:].isdigit() or width[0] != "i" or not 2 <= int(width[1:]) <= 32:
+        return None
+    if expressed not in EXPRESSED_TYPES:
+        return None
+    if not scale.element.startswith(("f", "bf")) or not _is_whole(zero):
+        raise ContradictionError("the scale is not a float or the zero point is not an integer")
     signed = ("storage_unsigned" if quantize else "input_unsigned") not in attributes
     storage = StorageType(int(width[1:]), signed)
     check_scale(scale)
     check_zero_point(zero, storage.min, storage.max, storage.bits)
     if not quantize:
-        expressed = bindings.element_name(result.type)
         params = QuantParams(storage, storage.min, storage.max, scale, zero, expressed, extents)
         return Dequantize(op, result, operands[0], identity(rank), params)
-    low = attributes["quant_min"].value if "quant_min" in attributes else storage.min
-    high = attributes["quant_max"].value if "quant_max" in attributes else storage.max
-    expressed = bindings.element_name(operands[0].type)
+    low = getattr(attributes.get("quant_min"), "value", storage.min)
+    high = getattr(attributes.get("quant_max"), "value", storage.max)
+    if not isinstance(low, int) or not isinstance(high, int) or not storage.min <= low <= high <= storage.max:
+        raise ContradictionError(f"the clamp [{low}, {high}] does not fit storage {storage}")
     params = QuantParams(storage, low, high, scale, zero, expressed, extents)
     source = Scalar("elem", expressed, payload=(operands[0], identity(rank)))
     return Quantize(op, result, source, params, False, False)
+
+
+def _affine_maps(bindings: Bindings, attribute: Any) -> list[Index] | None:
+    try:
+        return [bindings.index_map(m.value) for m in attribute]
+    except (TypeError, ValueError, AttributeError):
+        return None  # not an array of affine maps that qfuse understands
+
+
+def _rank(bindings: Bindings, value: Value) -> int:
+    info = bindings.tensor_info(value.type)
+    return 0 if info is None else len(info[0])
+
+
+def _is_whole(zero: Param) -> bool:
+    if zero.data is not None:
+        return bool(np.all(np.rint(zero.data) == zero.data))
+    return zero.element.startswith("i")
 
 
 def _operand(bindings: Bindings, constants: ConstantReader, value: Value, index: Index, signed: bool = True) -> Param:
