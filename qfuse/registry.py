@@ -138,10 +138,12 @@ class FusionRegistry:
     def restricted(self, target: Target, only: Iterable[str] | None, disable: Iterable[str]) -> FusionRegistry:
         """The registry for one run: what the target allows, of `only`, less `disable`.
 
+        Fusions that only carry integer forms along (`listed` is false) need not be in `only`.
+
         Raises:
             UsageError: an unknown fusion id.
         """
-        chosen = self if only is None else self.only(*only)
+        chosen = self if only is None else self.only(*only, *(f.id for f in self.fusions if not f.listed))
         for name in disable:
             self._known_fusion(name)
         dropped = set(disable) | {name for name in chosen._fusions if not target.allows(name)}

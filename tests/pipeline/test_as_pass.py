@@ -119,7 +119,7 @@ def test_wrong_options_raise_before_any_pipeline_runs() -> None:
         qfuse.as_pass(speling="named")
     with pytest.raises(qfuse.UsageError, match="unknown target 'nowhere'"):
         qfuse.as_pass(target="nowhere")
-    with pytest.raises(qfuse.UsageError, match="unknown fusion 'qfuse.none'"):
+    with pytest.raises(qfuse.UsageError, match=r"unknown fusion 'qfuse\.none'"):
         qfuse.as_pass(disable="qfuse.none")
 
 

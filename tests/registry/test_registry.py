@@ -1,0 +1,296 @@
+"""`FusionRegistry`: names are unique, choices give new registries, broken plugins do not take the rest down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+import qfuse
+from qfuse import builtin
+from qfuse import registry as registry_module
+from qfuse.emit.linalg import LinalgEmitter
+from qfuse.graph import Decision, Environment, Refusal
+from qfuse.matchers.nodes import Node
+from tests.conftest import Parse
+from tests.pipeline import samples
+
+BUILT_IN = sorted(fusion.id for fusion in builtin.fusions())
+TARGETS = sorted(target.name for target in builtin.targets())
+KNOWN_TARGETS = ", ".join(TARGETS)
+
+
+class Silent(qfuse.Fusion):
+    """Matches nothing."""
+
+    def __init__(self, name: str, benefit: int = 1) -> None:
+        """A fusion of this id."""
+        self.id = name
+        self.benefit = benefit
+
+    def match(self, node: Node) -> bool:
+        """Never."""
+        return False
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Never asked."""
+        raise AssertionError
+
+
+class Distribution:
+    """As much of a distribution as the registry asks for."""
+
+    def __init__(self, name: str) -> None:
+        """Of this name."""
+        self.name = name
+
+
+def entry(name: str, distribution: str, load: Callable[[], Any]) -> Any:
+    """An entry point whose `load()()` is `load()`."""
+
+    class Point:
+        dist = Distribution(distribution)
+
+        def load(self) -> Callable[[], Any]:
+            return load
+
+    point = Point()
+    point.name = name  # type: ignore[attr-defined]
+    return point
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., qfuse.FusionRegistry]:
+    """`installed(fusions=[...], targets=[...])`: discovers the built-ins and these entry points."""
+    original = registry_module.entry_points
+
+    def discover(fusions: Iterable[Any] = (), targets: Iterable[Any] = ()) -> qfuse.FusionRegistry:
+        extra = {registry_module.FUSIONS_GROUP: list(fusions), registry_module.TARGETS_GROUP: list(targets)}
+
+        def points(*, group: str) -> list[EntryPoint]:
+            return [*original(group=group), *extra.get(group, [])]
+
+        monkeypatch.setattr(registry_module, "entry_points", points)
+        return qfuse.FusionRegistry.discover()
+
+    return discover
+
+
+def ids(registry: qfuse.FusionRegistry) -> list[str]:
+    """The ids of a registry's fusions, sorted."""
+    return sorted(fusion.id for fusion in registry.fusions)
+
+
+# -- what is installed ---------------------------------------------------------------------------------------------
+
+
+def test_the_built_ins_come_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without entry points there is nothing."""
+    registry = qfuse.FusionRegistry.discover()
+    assert ids(registry) == BUILT_IN
+    assert [target.name for target in registry.targets] == TARGETS
+    assert {registry.owner(name) for name in (*BUILT_IN, *TARGETS)} == {"qfuse"}
+    assert registry.problems == []
+    monkeypatch.setattr(registry_module, "entry_points", lambda *, group: [])
+    empty = qfuse.FusionRegistry.discover()
+    assert empty.fusions == []
+    assert empty.targets == []
+
+
+def test_every_built_in_has_one_line_of_description() -> None:
+    """What the listings print."""
+    registry = qfuse.FusionRegistry.discover()
+    for item in (*registry.fusions, *registry.targets):
+        assert item.doc
+        assert "\n" not in item.doc
+
+
+def test_a_plugins_fusions_and_targets_are_found(installed: Callable[..., qfuse.FusionRegistry]) -> None:
+    """With their owner."""
+    registry = installed(
+        [entry("acme", "acme-fusions", lambda: [Silent("acme.one"), Silent("acme.two")])],
+        [entry("acme", "acme-targets", lambda: (qfuse.Target("acme-npu"),))],
+    )
+    assert ids(registry) == ["acme.one", "acme.two", *BUILT_IN]
+    assert registry.owner("acme.one") == "acme-fusions"
+    assert registry.owner("acme-npu") == "acme-targets"
+    assert registry.target("acme-npu").name == "acme-npu"
+
+
+def test_a_plugin_without_a_known_distribution(installed: Callable[..., qfuse.FusionRegistry]) -> None:
+    """Metadata may be broken; the owner is then unknown, not None."""
+    nameless = entry("acme", "", lambda: [Silent("acme.one")])
+    nameless.dist.name = None
+    orphan = entry("orphan", "", lambda: [Silent("orphan.one")])
+    orphan.dist = None
+    registry = installed([nameless, orphan])
+    assert registry.owner("acme.one") == "an unknown distribution"
+    assert registry.owner("orphan.one") == "an unknown distribution"
+
+
+# -- duplicates ----------------------------------------------------------------------------------------------------
+
+
+def test_two_plugins_with_one_fusion_name_both_owners(installed: Callable[..., qfuse.FusionRegistry]) -> None:
+    """Discovery does not choose."""
+    with pytest.raises(qfuse.RegistryError) as caught:
+        installed(
+            [entry("a", "acme", lambda: [Silent("x.clash")]), entry("b", "bolt", lambda: [Silent("x.clash")])]
+        )
+    assert str(caught.value) == "fusion 'x.clash' is registered twice: by acme and by bolt"
+
+
+def test_a_plugin_that_takes_a_built_in_name(installed: Callable[..., qfuse.FusionRegistry]) -> None:
+    """Built-ins are not replaced behind the user's back."""
+    with pytest.raises(qfuse.RegistryError) as caught:
+        installed(targets=[entry("z", "zeta", lambda: [qfuse.Target("linalg")])])
+    assert str(caught.value) == "target 'linalg' is registered twice: by qfuse and by zeta"
+
+
+def test_duplicates_in_with_name_both_owners() -> None:
+    """Fusions, targets and emitters."""
+    registry = qfuse.FusionRegistry([Silent("a.one")], [qfuse.Target("t")], owner="first")
+    with pytest.raises(qfuse.RegistryError, match=r"^fusion 'a\.one' is registered twice: by first and by second$"):
+        registry.with_(Silent("a.one"), owner="second")
+    with pytest.raises(qfuse.RegistryError, match=r"^target 't' is registered twice: by first and by the caller$"):
+        registry.with_(qfuse.Target("t"))
+    with pytest.raises(qfuse.RegistryError, match=r"^emitter 'linalg' is registered twice: by qfuse and by second$"):
+        registry.with_(owner="second", emitters={"linalg": LinalgEmitter})
+
+
+def test_duplicates_in_one_call() -> None:
+    """Both owners are the same."""
+    with pytest.raises(qfuse.RegistryError, match="by me and by me"):
+        qfuse.FusionRegistry([Silent("a.one"), Silent("a.one")], owner="me")
+
+
+def test_a_failed_with_leaves_the_registry_as_it_was() -> None:
+    """`with_` gives a new registry or none."""
+    registry = qfuse.FusionRegistry([Silent("a.one")])
+    with pytest.raises(qfuse.RegistryError):
+        registry.with_(Silent("b.one"), Silent("a.one"))
+    assert ids(registry) == ["a.one"]
+
+
+def test_a_fusion_without_an_id_is_refused() -> None:
+    """Names the owner."""
+    with pytest.raises(qfuse.RegistryError, match="a fusion of acme has no name"):
+        qfuse.FusionRegistry([Silent("")], owner="acme")
+
+
+# -- choices -------------------------------------------------------------------------------------------------------
+
+
+def test_with_without_and_only_give_new_registries() -> None:
+    """The original keeps what it had."""
+    registry = qfuse.FusionRegistry([Silent("a.one"), Silent("b.one"), Silent("c.one")])
+    assert ids(registry.without("b.one")) == ["a.one", "c.one"]
+    assert ids(registry.only("b.one")) == ["b.one"]
+    assert ids(registry.with_(Silent("d.one"))) == ["a.one", "b.one", "c.one", "d.one"]
+    assert ids(registry) == ["a.one", "b.one", "c.one"]
+
+
+def test_fusions_are_asked_by_benefit_and_then_by_id() -> None:
+    """An explicit order, independent of that of registration."""
+    registry = qfuse.FusionRegistry([Silent("b"), Silent("z", 5), Silent("a"), Silent("y", 5)])
+    assert [fusion.id for fusion in registry.fusions] == ["y", "z", "a", "b"]
+
+
+@pytest.mark.parametrize("method", ["only", "without"])
+def test_unknown_fusions_list_the_known_with_the_nearest_first(method: str) -> None:
+    """As a usage error."""
+    registry = qfuse.FusionRegistry.discover()
+    with pytest.raises(qfuse.UsageError) as caught:
+        getattr(registry, method)("qfuse.contracton")
+    message = str(caught.value)
+    assert message.startswith("unknown fusion 'qfuse.contracton': did you mean 'qfuse.contraction'? known are ")
+    assert message.endswith(", ".join(BUILT_IN))
+
+
+def test_an_unknown_target_lists_the_known() -> None:
+    """With a suggestion when one is near."""
+    registry = qfuse.FusionRegistry.discover()
+    with pytest.raises(qfuse.UsageError) as caught:
+        registry.target("iree_cpu")
+    assert str(caught.value) == f"unknown target 'iree_cpu': did you mean 'iree-cpu'? known are {KNOWN_TARGETS}"
+    with pytest.raises(qfuse.UsageError) as caught:
+        registry.target("zzz")
+    assert str(caught.value) == f"unknown target 'zzz': known are {KNOWN_TARGETS}"
+    with pytest.raises(qfuse.UsageError) as caught:
+        qfuse.FusionRegistry().target("linalg")
+    assert str(caught.value) == "unknown target 'linalg': known are none"
+
+
+def test_an_unknown_emitter_lists_the_known(parse: Parse) -> None:
+    """A target that names one that is not registered."""
+    with pytest.raises(qfuse.UsageError) as caught:
+        qfuse.fuse(parse(samples.LINEAR), qfuse.Target("toy", emitter="linalq"))
+    assert str(caught.value).startswith("unknown emitter 'linalq': did you mean 'linalg'? known are ")
+
+
+def test_the_owner_of_an_unknown_name() -> None:
+    """No error: it is for listings."""
+    assert qfuse.FusionRegistry().owner("nothing") == "unknown"
+
+
+# -- plugins that fail ---------------------------------------------------------------------------------------------
+
+
+def load_error() -> Any:
+    """What a plugin with a missing dependency does."""
+    raise ModuleNotFoundError("No module named 'acme_runtime'")
+
+
+FAILURES = {
+    "raises": (load_error, "ModuleNotFoundError(\"No module named 'acme_runtime'\")"),
+    "gives no list": (lambda: None, "TypeError("),
+    "gives other things": (lambda: [Silent("acme.fine"), "acme.text"], "expected a qfuse Fusion, got str"),
+}
+
+
+@pytest.mark.parametrize("how", list(FAILURES))
+def test_a_plugin_that_fails_to_load_is_reported_and_the_rest_works(
+    how: str, installed: Callable[..., qfuse.FusionRegistry], parse: Parse
+) -> None:
+    """In `problems`, in the report, in its text and its remarks; none of its fusions is there."""
+    load, error = FAILURES[how]
+    registry = installed([entry("broken", "acme-fusions", load), entry("ok", "bolt", lambda: [Silent("bolt.one")])])
+    assert ids(registry) == ["bolt.one", *BUILT_IN]
+    (problem,) = registry.problems
+    assert problem.startswith("fusion plugin 'broken' of acme-fusions failed to load: ")
+    assert error in problem
+    assert "\n" not in problem
+    report = qfuse.fuse(parse(samples.LINEAR), registry=registry)
+    assert report.summary["integer_ops"] == 1
+    assert report.problems == [problem]
+    assert report.to_json()["problems"] == [problem]
+    assert report.remarks()[0] == f"qfuse: warning: {problem}"
+    assert f"warning: {problem}" in str(report)
+
+
+def test_a_target_plugin_that_fails_to_load(installed: Callable[..., qfuse.FusionRegistry]) -> None:
+    """Named as one."""
+    registry = installed(targets=[entry("broken", "acme", lambda: [Silent("not.a-target")])])
+    assert registry.problems == [
+        "target plugin 'broken' of acme failed to load: TypeError('expected a qfuse Target, got Silent')"
+    ]
+    assert [target.name for target in registry.targets] == TARGETS
+
+
+def test_problems_survive_choices(installed: Callable[..., qfuse.FusionRegistry]) -> None:
+    """A registry made from one with problems has them too."""
+    registry = installed([entry("broken", "acme", load_error)])
+    assert registry.only("qfuse.contraction").problems == registry.problems
+    assert registry.with_(Silent("a.one")).without("a.one").problems == registry.problems
+
+
+def test_an_interrupt_while_loading_is_not_swallowed(installed: Callable[..., qfuse.FusionRegistry]) -> None:
+    """Only a plugin's own failure is kept from taking the rest down."""
+
+    def interrupted() -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        installed([entry("broken", "acme", interrupted)])
