@@ -146,10 +146,11 @@ class Bindings:
             return plus(self._linear(expr.lhs), self._linear(expr.rhs))
         if isinstance(expr, ir.AffineMulExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
             return times(self._linear(expr.lhs), expr.rhs.value)
-        if isinstance(expr, ir.AffineFloorDivExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
-            return floordiv(self._linear(expr.lhs), expr.rhs.value, ())
-        if isinstance(expr, ir.AffineModExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
-            return mod(self._linear(expr.lhs), expr.rhs.value, ())
+        if isinstance(expr, ir.AffineFloorDivExpr | ir.AffineModExpr):
+            divisor = getattr(expr.rhs, "value", 0) if isinstance(expr.rhs, ir.AffineConstantExpr) else 0
+            if divisor > 0:
+                divide = floordiv if isinstance(expr, ir.AffineFloorDivExpr) else mod
+                return divide(self._linear(expr.lhs), divisor, ())
         raise ValueError(f"unsupported affine expression {expr}")
 
     def indexing_maps(self, op: Operation) -> list[Any]:
@@ -177,6 +178,8 @@ class Bindings:
             name = self.type_name(attribute.type.element_type)
             if name not in _NUMPY_DTYPES or name == "index":
                 return _parse_dense_text(str(attribute), name, shape)
+            if 0 in shape:
+                return np.zeros(shape, _NUMPY_DTYPES[name])
             if attribute.is_splat and len(shape) > 0:
                 return np.broadcast_to(np.array(attribute).reshape(-1)[:1].reshape((1,) * len(shape)), shape)
             return np.array(attribute)

@@ -14,7 +14,7 @@ import numpy as np
 
 from qfuse._mlir import Bindings, Value
 from qfuse.indexing import Extents, Index, compose, identity
-from qfuse.matchers.layout import Layout
+from qfuse.matchers.layout import Layout, is_integer_barrier
 from qfuse.matchers.nodes import Node, Quantize
 from qfuse.matchers.scalar import ScalarReader, gather
 from qfuse.qparams import QuantParams, StorageType
@@ -205,9 +205,19 @@ class Environment:
         """The integer form of a float value, or None."""
         return self.forms.get(value)
 
+    def quantize(self, value: Value) -> Quantize | None:
+        """The quantize that an integer tensor comes from, also behind barriers, or None."""
+        found = self.quantizes.get(value)
+        op = getattr(value.owner, "operation", None) if found is None else None
+        while op is not None and is_integer_barrier(self.bindings, op):
+            value = op.operands[0]
+            found = self.quantizes.get(value)
+            op = getattr(value.owner, "operation", None) if found is None else None
+        return found
+
     def range_of(self, value: Value, storage: StorageType) -> tuple[int, int]:
         """Least and greatest integer that `value` can hold: its producer's clamp, or its type's range."""
-        producer = self.quantizes.get(value)
+        producer = self.quantize(value)
         if producer is None or producer.params.storage != storage:
             return storage.min, storage.max
         return producer.params.quant_min, producer.params.quant_max

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from math import gcd
 from typing import NamedTuple, TypeAlias
 
 Extents: TypeAlias = tuple["int | None", ...]
@@ -109,6 +110,21 @@ def _split(a: Linear, divisor: int) -> tuple[Linear, Linear]:
     return Linear(a.const // divisor, whole), Linear(a.const % divisor, rest)
 
 
+def _coarser(a: Linear, divisor: int, extents: Extents) -> tuple[int, Linear, Linear] | None:
+    """`(step, whole, part)` with `a == step * whole + part`, 0 <= part < step, step dividing `divisor`; None if none.
+
+    `(2 * b + k) floordiv 4` with k < 2 is then `b floordiv 2`.
+    """
+    for step in sorted({gcd(divisor, c) for _, c in a.terms}, reverse=True):
+        if not 1 < step < divisor:
+            continue
+        whole, part = _split(a, step)
+        span = bounds(part, extents)
+        if span is not None and 0 <= span[0] and span[1] < step:
+            return step, whole, part
+    return None
+
+
 def floordiv(a: Linear, divisor: int, extents: Extents) -> Linear:
     """`a floordiv divisor` for a positive divisor."""
     if divisor == 1:
@@ -117,6 +133,10 @@ def floordiv(a: Linear, divisor: int, extents: Extents) -> Linear:
     span = bounds(rest, extents)
     if span is not None and span[0] // divisor == span[1] // divisor:
         return plus(quotient, constant(span[0] // divisor))
+    coarse = _coarser(rest, divisor, extents)
+    if coarse is not None:
+        step, whole, _ = coarse
+        return plus(quotient, floordiv(whole, divisor // step, extents))
     return plus(quotient, Linear(0, ((Atom("/", 0, rest, divisor), 1),)))
 
 
@@ -128,6 +148,10 @@ def mod(a: Linear, divisor: int, extents: Extents) -> Linear:
     span = bounds(rest, extents)
     if span is not None and span[0] // divisor == span[1] // divisor:
         return plus(rest, constant(-(span[0] // divisor) * divisor))
+    coarse = _coarser(rest, divisor, extents)
+    if coarse is not None:
+        step, whole, part = coarse
+        return plus(times(mod(whole, divisor // step, extents), step), part)
     return Linear(0, ((Atom("%", 0, rest, divisor), 1),))
 
 

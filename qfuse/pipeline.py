@@ -387,6 +387,7 @@ def as_pass(
     chosen = known.target(target) if isinstance(target, str) else target
     parsed = Options.of(chosen, options)
     known.restricted(chosen, parsed.fusions, parsed.disable)
+    known.emitter(chosen)
 
     def qfuse_pass(op: Any, _pass: Any = None) -> None:
         reports.append(fuse(op, chosen, registry, **options))

@@ -8,6 +8,9 @@ A distribution adds to it by
     [project.entry-points."qfuse.targets"]
     acme = "acme_fusions:targets"     # the same for Target objects
 
+    [project.entry-points."qfuse.emitters"]
+    acme = "acme_fusions:emitters"    # the same for a mapping of emitter names to classes
+
 qfuse's own enter the same way.
 """
 
@@ -26,6 +29,7 @@ from qfuse.matchers.nodes import Node
 
 FUSIONS_GROUP = "qfuse.fusions"
 TARGETS_GROUP = "qfuse.targets"
+EMITTERS_GROUP = "qfuse.emitters"
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,13 @@ class FusionRegistry:
         for group, table, kind, name_of in (
             (FUSIONS_GROUP, registry._fusions, "fusion", _fusion_id),
             (TARGETS_GROUP, registry._targets, "target", _target_name),
+            (EMITTERS_GROUP, registry._emitters, "emitter", _emitter_name),
         ):
             for point in sorted(entry_points(group=group), key=lambda p: (_owner(p), p.name)):
                 try:
-                    items = list(point.load()())
-                    names = [name_of(item) for item in items]
+                    made = point.load()()
+                    items = list(made.values() if isinstance(made, Mapping) else made)
+                    names = list(made) if isinstance(made, Mapping) else [name_of(item) for item in items]
                 except Exception as error:  # a plugin's own failure must not take the rest down
                     problem = f"{kind} plugin {point.name!r} of {_owner(point)} failed to load: {error!r}"
                     registry.problems.append(problem)
@@ -196,6 +202,10 @@ def _fusion_id(item: Any) -> str:
     if not isinstance(item, Fusion):
         raise TypeError(f"expected a qfuse Fusion, got {type(item).__name__}")
     return item.id
+
+
+def _emitter_name(item: Any) -> str:
+    raise TypeError(f"expected a mapping of emitter names to classes, got {type(item).__name__} in a sequence")
 
 
 def _target_name(item: Any) -> str:

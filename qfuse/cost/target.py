@@ -12,6 +12,7 @@ from qfuse.qparams import QuantParams
 
 SPELLINGS = ("generic", "named")
 ROUNDINGS = ("magic", "roundeven")
+OPERANDS = ("i8", "i16")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Target:
         split_reduction: whether a reduction may be split so that the parts fit a narrower accumulator.
         spelling: default of the option of that name.
         rounding: default of the option of that name.
+        operands: allowed values of the option of that name, the default first.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Target:
     split_reduction: bool = True
     spelling: str = "generic"
     rounding: str = "roundeven"
+    operands: tuple[str, ...] = OPERANDS[:1]
 
     def allows(self, fusion: str) -> bool:
         """Whether the fusion of this id may be used."""
@@ -73,6 +76,8 @@ class Options:
             matmul, contract where they can say it).
         rounding: `roundeven` (math.roundeven) or `magic` (clamp first, then add and subtract 1.5 * 2^23: the same
             result, less code on machines without a rounding instruction).
+        operands: narrowest operands of an integer contraction: `i8`, or `i16` with the zero points subtracted (faster
+            on CPUs that multiply i8 no faster than i16). Not every target has the choice.
         max_reduction: upper bound on dynamic reduction sizes; None when no bound is known.
         fusions: ids of the only fusions to use; None for all that the target allows.
         disable: ids of fusions not to use.
@@ -80,6 +85,7 @@ class Options:
 
     spelling: str = "generic"
     rounding: str = "roundeven"
+    operands: str = "i8"
     max_reduction: int | None = None
     fusions: tuple[str, ...] | None = None
     disable: tuple[str, ...] = ()
@@ -95,9 +101,10 @@ class Options:
         for name in given:
             if name not in known:
                 raise UsageError(unknown("option", name, sorted(known)))
-        options = replace(Options(target.spelling, target.rounding), **{k: _parse(k, v) for k, v in given.items()})
+        options = replace(Options(target.spelling, target.rounding, target.operands[0]), **{k: _parse(k, v) for k, v in given.items()})
         _one_of("spelling", options.spelling, SPELLINGS)
         _one_of("rounding", options.rounding, ROUNDINGS)
+        _one_of("operands", options.operands, target.operands)
         return options
 
 

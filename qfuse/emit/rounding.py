@@ -127,4 +127,3 @@ def _constant(scalar: Scalar) -> str:
     bits = int(scalar.type[1:])
     pattern = np.asarray(scalar.payload, f"f{bits // 8}").view(f"u{bits // 8}")[()]
     return f"0x{int(pattern):0{bits // 4}X} : {scalar.type}"
-

@@ -26,7 +26,7 @@ class ReadDequantize(Fusion):
         """Refuses storage that another operation wrote with the other signedness."""
         assert isinstance(node, Dequantize)
         storage = node.params.storage
-        producer = env.quantizes.get(node.storage)
+        producer = env.quantize(node.storage)
         if producer is not None and producer.params.storage != storage:
             written = producer.params
             if written.quant_min < storage.min or written.quant_max > storage.max:

@@ -100,7 +100,7 @@ def _pad(layout: Layout, form: StoredForm, env: Environment, extents: tuple[int 
             "the pad value is not 0.0 or the zero point is not one constant", "pad with 0.0 and one zero point"
         )
     varying = dims_of_index(form.params.scale.index)
-    if varying & set(layout.padded) or layout.index is None and varying:
+    if varying & set(layout.padded) or (layout.index is None and varying):
         return Refusal("the scale varies along a padded dimension")
     params = form.params.over(layout.index or identity(len(extents)), extents)
     q = Moved(layout, ((form.q, form.index),), form.params.storage, fill=int(zero))

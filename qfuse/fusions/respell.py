@@ -16,9 +16,9 @@ from __future__ import annotations
 from qfuse.emit.rounding import PlannedQuantize, is_spellable, respelled
 from qfuse.fusions.base import Fusion
 from qfuse.graph import AccumForm, Decision, Environment, Made, Refusal
+from qfuse.indexing import Extents
 from qfuse.matchers.nodes import Node, Quantize
 from qfuse.matchers.scalar import Scalar, leaves
-from qfuse.indexing import Extents
 
 _STEPS = ("max", "min", "add", "round")
 

@@ -17,6 +17,8 @@ from qfuse.indexing import Index, Linear, as_dim, constant, dim, floordiv, ident
 
 #: `tensor` operations whose result has the elements of their first operand in another order, or some of them.
 _UNKNOWN_ORDER = ("tensor.reshape",)
+#: IREE's identity that keeps what is before it apart from what is behind it.
+BARRIER = "util.optimization_barrier"
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +26,7 @@ class Layout:
     """A layout operation.
 
     Attributes:
-        kind: `transpose`, `reshape`, `cast`, `broadcast`, `slice`, `pad`, `concat` or `gather`.
+        kind: `transpose`, `reshape`, `cast`, `broadcast`, `slice`, `pad`, `concat`, `gather` or `barrier`.
         op: the operation.
         sources: the tensors whose elements it moves.
         index: for each element of the result, which element of the source it is; None when not known statically.
@@ -61,6 +63,7 @@ def match_layout(bindings: Bindings, op: Operation) -> Layout | None:
         "linalg.broadcast": "broadcast",
         "tensor.extract_slice": "slice",
         "tensor.cast": "cast",
+        BARRIER: "barrier",
     }.get(name, "reshape")
     if index is None and name not in ("tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice"):
         return None
@@ -93,7 +96,19 @@ def source_index(bindings: Bindings, op: Operation) -> Index | None:
         return _expanded(_groups(op), bindings.extents(op.results[0].type))
     if name == "tensor.extract_slice":
         return _slice(bindings, op)
+    if name == BARRIER and is_integer_barrier(bindings, op):
+        return identity(len(bindings.extents(op.results[0].type)))
     return None
+
+
+def is_integer_barrier(bindings: Bindings, op: Operation) -> bool:
+    """Whether `op` is a barrier on integers; one on floats is somebody's wish, and left alone."""
+    return (
+        op.name == BARRIER
+        and len(op.operands) == 1
+        and bindings.is_ranked_tensor(op.results[0].type)
+        and bindings.element_name(op.results[0].type).startswith("i")
+    )
 
 
 def _groups(op: Operation) -> list[list[int]]:
@@ -112,7 +127,7 @@ def _collapsed(
             extent = inner[member]
             place = floordiv(dim(position), stride, tuple(outer))
             if number < len(group) - 1:
-                if extent is None:
+                if not extent:  # dynamic, or nothing to index
                     return None
                 place = mod(place, extent, tuple(outer))
                 stride *= extent

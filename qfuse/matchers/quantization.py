@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from qfuse.indexing import Extents, Index, identity
+from qfuse.matchers.rounding import is_rounded_by_additions, plain
 from qfuse.matchers.scalar import LinalgView, Scalar, ScalarReader, convert
 from qfuse.qparams import ONE, ZERO, Param, QuantParams, StorageType
 
@@ -286,11 +287,13 @@ class QuantizationMatcher:
             ContradictionError: it is one, but its parts contradict each other.
         """
         if template.op not in _TO_INT:
+            if is_rounded_by_additions(template):
+                return self.quantize(plain(self._reader.applied(template, view)), extents)
             return None
         shape = self._kept(view, template, quantize_shape)
         if shape is not None and shape.inverse is None and (shape.scale is not None or shape.input.op != "elem"):
             return self._quantized(_applied_quantize(self._reader, shape, view), extents, None)
-        return self.quantize(self._reader.applied(template, view), extents)
+        return self.quantize(plain(self._reader.applied(template, view)), extents)
 
     def fake_quantize_of(self, view: LinalgView, template: Scalar, extents: Extents) -> Quantized | None:
         """The elementwise operation of `view` as a fake-quantize, or None."""
