@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from qfuse.indexing import Extents, Index, identity
+from qfuse.indexing import Extents, Index, identity, is_identity, permutation_of
 from qfuse.matchers.rounding import is_rounded_by_additions, plain
 from qfuse.matchers.scalar import LinalgView, Scalar, ScalarReader, convert
 from qfuse.qparams import ONE, ZERO, Param, QuantParams, StorageType
@@ -29,12 +29,17 @@ _TO_FLOAT = {"sitofp": True, "uitofp": False}
 _TO_INT = {"fptosi": True, "fptoui": False}
 _FLOAT_CASTS = ("extf", "truncf")
 _CASTS = (*_FLOAT_CASTS, "sitofp", "uitofp", "extsi", "extui", "trunci", "index_cast")
+#: Storage that no operation can have widened or shifted before: what a body reads is the storage itself.
+_NARROW = ("i2", "i3", "i4", "i8")
 _LEAVES = ("const", "hole", "ssa", "elem")
 #: What the last operation of a float expression may be when it is a dequantize or fake-quantize.
 _DEQUANTIZE_ENDS = ("mul", "sub", "sitofp", "uitofp", *_FLOAT_CASTS)
 
 #: Float types that quantized values may be expressed in.
 EXPRESSED_TYPES = ("f16", "bf16", "f32", "f64")
+
+#: How many operations a part may be away.
+_STEPS = 8
 
 Open = Callable[[Scalar, tuple[str, ...]], Scalar]
 
@@ -155,18 +160,19 @@ def quantize_shape(scalar: Scalar, open_: Open) -> QuantizeShape | None:
     return _rounded(scalar.args[0], scalar.type, _TO_INT[scalar.op], open_)
 
 
-def fake_quantize_shape(scalar: Scalar, open_: Open) -> QuantizeShape | None:
-    """The roles of the quantize in `(clamp(round(x / s) + z) - z) * s`, or None."""
+def fake_quantize_shape(scalar: Scalar, open_: Open) -> tuple[QuantizeShape, Scalar | None, Scalar] | None:
+    """In `(clamp(round(x / s) + z) - z) * s`: the roles of the quantize, the second `z` and the second `s`."""
     scalar = open_(scalar, ("mul",))
     if scalar.op != "mul":
         return None
     for factor in (0, 1):
         inner = open_(scalar.args[factor], ("sub", "max", "min"))
+        zero_point: Scalar | None = None
         if inner.op == "sub":
-            inner = inner.args[0]
+            inner, zero_point = inner.args
         found = _rounded(inner, scalar.type, True, open_)
         if found is not None and found.lows and found.highs:
-            return found
+            return found, zero_point, scalar.args[1 - factor]
     return None
 
 
@@ -276,7 +282,7 @@ class QuantizationMatcher:
         if template.op not in _DEQUANTIZE_ENDS:
             return None
         shape = self._kept(view, template, dequantize_shape)
-        if shape is not None:
+        if shape is not None and shape.storage.type in _NARROW:
             return self._stored(_applied_dequantize(self._reader, shape, view), extents)
         return self.dequantize(self._reader.applied(template, view), extents)
 
@@ -291,7 +297,7 @@ class QuantizationMatcher:
                 return self.quantize(plain(self._reader.applied(template, view)), extents)
             return None
         shape = self._kept(view, template, quantize_shape)
-        if shape is not None and shape.inverse is None and (shape.scale is not None or shape.input.op != "elem"):
+        if shape is not None and shape.scale is not None and shape.inverse is None:
             return self._quantized(_applied_quantize(self._reader, shape, view), extents, None)
         return self.quantize(plain(self._reader.applied(template, view)), extents)
 
@@ -299,8 +305,17 @@ class QuantizationMatcher:
         """The elementwise operation of `view` as a fake-quantize, or None."""
         if template.op not in ("mul", *_FLOAT_CASTS):
             return None
-        shape = fake_quantize_shape(self._reader.applied(template, view), self._opener(extents))
-        return None if shape is None else self._quantized(shape, extents, 32)
+        found = fake_quantize_shape(self._reader.applied(template, view), self._opener(extents))
+        if found is None:
+            return None
+        shape, zero_point, scale = found
+        quantized = self._quantized(shape, extents, 32)
+        if quantized is None:
+            return None
+        back = self.param(scale, extents), self._zero_point(zero_point, extents)
+        if back[0] is None or back[1] is None or not back[1].equals(quantized.params.zero_point):
+            return None
+        return quantized if _same_scale(back[0], quantized.params.scale) else None
 
     @staticmethod
     def _kept(view: LinalgView, template: Scalar, find: Callable[[Scalar, Open], Any]) -> Any:
@@ -345,9 +360,21 @@ class QuantizationMatcher:
         storage = StorageType(bits, shape.signed)
         check_scale(scale)
         check_zero_point(zero_point, storage.min, storage.max, bits)
-        value, index = leaf.payload
+        value, index = self._nearest_storage(leaf, extents).payload
         params = QuantParams(storage, storage.min, storage.max, scale, zero_point, shape.expressed, extents)
         return Stored(value, index, params)
+
+    def _nearest_storage(self, leaf: Scalar, extents: Extents) -> Scalar:
+        """Reads through layout operations where that makes the storage's index a list of dimensions."""
+        current: Scalar | None = leaf
+        for _ in range(_STEPS):
+            if current is None or current.op != "elem":
+                break
+            index = current.payload[1]
+            if is_identity(index, extents) or permutation_of(index, len(extents)) is not None:
+                return current
+            current = self._reader.expand(current, extents)
+        return leaf
 
     def _quantized(self, shape: QuantizeShape, extents: Extents, fake_bits: int | None) -> Quantized | None:
         """`fake_bits`: None for a real quantize, else the widest storage to assume for a fake one."""
@@ -406,7 +433,7 @@ class QuantizationMatcher:
 
         def open_(scalar: Scalar, wanted: tuple[str, ...]) -> Scalar:
             current = scalar
-            for _ in range(8):
+            for _ in range(_STEPS):
                 while current.op in _FLOAT_CASTS:
                     current = current.args[0]
                 if current.op in wanted:
@@ -538,6 +565,13 @@ def _run_time_param(index: Index, leaf: Scalar, value: Any, casts: list[Scalar])
         if cast.op in (*_TO_FLOAT, *_EXTENSIONS):
             signed = {**_TO_FLOAT, **_EXTENSIONS}[cast.op]
     return Param(index, value=value, element=leaf.type, signed=signed)
+
+
+def _same_scale(a: Param, b: Param) -> bool:
+    """Whether two scales are equal, one of them maybe the rounded reciprocal of a rounded reciprocal."""
+    if a.data is None or b.data is None or a.data.shape != b.data.shape:
+        return a.equals(b)
+    return a.index == b.index and bool(np.allclose(a.data, b.data, rtol=1e-6, atol=0))
 
 
 def _width(type_: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +59,7 @@ def generic(
     values = ", ".join(v for v, _ in operands)
     types = ", ".join(t for _, t in operands)
     ins = f"ins({values} : {types})" if operands else ""
-    lines = body.strip().splitlines()
+    lines = _with_own_names(body, result).strip().splitlines()
     value = lines[-1].split()[-1]
     steps = "\n".join(lines[:-1])
     empty = "" if out else f"{result}_e = tensor.empty() : {to}\n"
@@ -67,6 +68,13 @@ def generic(
         f"outs({out or result + '_e'} : {to}) {{\n^bb0({arguments}{', ' if operands else ''}%out: {_element(to)}):\n"
         f"{steps}\nlinalg.yield {value} : {_element(to)}\n}} -> {to}"
     )
+
+
+def _with_own_names(body: str, result: str) -> str:
+    """A body whose names are marked by the operation's result: MLIR does not let them hide names outside."""
+    for name in set(re.findall(r"(%\w+) =", body)):
+        body = re.sub(rf"{name}\b", f"{name}_of_{result[1:]}", body)
+    return body
 
 
 def _shape(type_: str) -> list[str]:
