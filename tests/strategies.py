@@ -756,7 +756,9 @@ class Function:
         def evaluate(run: Evaluation) -> Real:
             real = run.real(x)
             magnitude = np.broadcast_to(real.magnitude, real.value.shape)
-            return Real(np.pad(real.value, widths, constant_values=value), np.pad(magnitude, widths))
+            # A padded element is stored as the zero point, which is an intermediate of its own.
+            padded = np.pad(magnitude, widths, constant_values=magnitude.max(initial=0))
+            return Real(np.pad(real.value, widths, constant_values=value), padded)
 
         return Value(name, x.element, shape, (None,) * len(shape), evaluate)
 

@@ -176,7 +176,8 @@ def _slice(op: Any, operands: list[Any]) -> Array:
 
 _FLOAT: dict[str, Callable[..., Any]] = {
     "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply, "arith.divf": np.divide,
-    "arith.negf": np.negative, "arith.maximumf": np.maximum, "arith.minimumf": np.minimum, "math.roundeven": np.rint,
+    "arith.negf": np.negative, "arith.maximumf": np.maximum, "arith.minimumf": np.minimum,
+    "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin, "math.roundeven": np.rint,
     "arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply, "arith.xori": np.bitwise_xor,
 }  # fmt: skip
 
@@ -207,7 +208,7 @@ def _computed(op: Any, operands: list[Any], dtype: Any) -> Any:
     if op.name in ("arith.fptosi", "arith.fptoui"):
         return _to_integer(arrays[0], dtype, op.name == "arith.fptosi")
     if op.name == "arith.bitcast":
-        return np.ascontiguousarray(arrays[0]).view(dtype)
+        return np.array(arrays[0]).view(dtype)
     if op.name == "arith.select":
         return np.where(arrays[0], arrays[1], arrays[2])
     if op.name == "arith.cmpf":
