@@ -160,3 +160,8 @@ def per_axis_linear(
 
 #: matmul by a constant weight with one scale a column; ends in a float value.
 PER_AXIS = per_axis_linear()
+
+#: The same, followed by a quantize: its result is stored again.
+PER_AXIS_REQUANTIZED = PER_AXIS.replace(
+    "    return %m : tensor<4x4xf32>", quantize("r", "m") + "    return %r : tensor<4x4xi8>"
+).replace("-> tensor<4x4xf32> {\n    %sc", "-> tensor<4x4xi8> {\n    %sc")

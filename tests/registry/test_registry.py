@@ -136,9 +136,7 @@ def test_a_plugin_without_a_known_distribution(installed: Callable[..., qfuse.Fu
 def test_two_plugins_with_one_fusion_name_both_owners(installed: Callable[..., qfuse.FusionRegistry]) -> None:
     """Discovery does not choose."""
     with pytest.raises(qfuse.RegistryError) as caught:
-        installed(
-            [entry("a", "acme", lambda: [Silent("x.clash")]), entry("b", "bolt", lambda: [Silent("x.clash")])]
-        )
+        installed([entry("a", "acme", lambda: [Silent("x.clash")]), entry("b", "bolt", lambda: [Silent("x.clash")])])
     assert str(caught.value) == "fusion 'x.clash' is registered twice: by acme and by bolt"
 
 
