@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qfuse.cost.target import Target
+from qfuse.cost.target import OPERANDS, Target
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.contraction import FuseContraction
 from qfuse.fusions.dequantize import ReadDequantize
@@ -15,6 +15,7 @@ from qfuse.fusions.epilogue import (
     FuseRescale,
 )
 from qfuse.fusions.layout import MoveLayout
+from qfuse.fusions.respell import RespellQuantize
 
 
 def fusions() -> list[Fusion]:
@@ -29,6 +30,7 @@ def fusions() -> list[Fusion]:
         CancelRequantize(),
         FuseRescale(),
         FoldQuantize(),
+        RespellQuantize(),
     ]
 
 
@@ -36,5 +38,11 @@ def targets() -> list[Target]:
     """The built-in targets."""
     return [
         Target("linalg", "any compiler that takes linalg on tensors; float epilogues, i32 or i64 accumulators"),
-        Target("iree-cpu", "IREE llvm-cpu: as linalg, rounding spelled for CPUs", rounding="magic"),
+        Target(
+            "iree-cpu",
+            "IREE llvm-cpu: operands of one signed type behind optimization barriers, rounding spelled for CPUs",
+            emitter="iree",
+            rounding="magic",
+            operands=OPERANDS,
+        ),
     ]

@@ -22,6 +22,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from qfuse.cost.target import Target, unknown
+from qfuse.emit.iree import IreeEmitter
 from qfuse.emit.linalg import LinalgEmitter
 from qfuse.errors import RegistryError, UsageError
 from qfuse.fusions.base import Fusion
@@ -47,7 +48,10 @@ class FusionRegistry:
         """A registry of these fusions and targets (and the built-in emitters)."""
         self._fusions: dict[str, _Owned] = {}
         self._targets: dict[str, _Owned] = {}
-        self._emitters: dict[str, _Owned] = {"linalg": _Owned(LinalgEmitter, "qfuse")}
+        self._emitters: dict[str, _Owned] = {
+            "linalg": _Owned(LinalgEmitter, "qfuse"),
+            "iree": _Owned(IreeEmitter, "qfuse"),
+        }
         self.problems: list[str] = []
         self._by_type: dict[type, list[Fusion]] = {}
         for fusion in fusions:

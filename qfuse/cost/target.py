@@ -101,7 +101,8 @@ class Options:
         for name in given:
             if name not in known:
                 raise UsageError(unknown("option", name, sorted(known)))
-        options = replace(Options(target.spelling, target.rounding, target.operands[0]), **{k: _parse(k, v) for k, v in given.items()})
+        defaults = Options(target.spelling, target.rounding, target.operands[0])
+        options = replace(defaults, **{k: _parse(k, v) for k, v in given.items()})
         _one_of("spelling", options.spelling, SPELLINGS)
         _one_of("rounding", options.rounding, ROUNDINGS)
         _one_of("operands", options.operands, target.operands)

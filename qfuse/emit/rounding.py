@@ -1,4 +1,4 @@
-"""Rounds to nearest even by additions: the sum of a small float and 1.5 * 2^23 holds the rounded number in its low bits.
+"""Rounds to nearest even by additions: a small float plus 1.5 * 2^23 holds the rounded number in its low bits.
 
 Two forms, both exact. With a zero point that is known, clamping comes first and the integer is taken from the sum:
 

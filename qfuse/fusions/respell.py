@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from qfuse.emit.rounding import PlannedQuantize, is_spellable, respelled
 from qfuse.fusions.base import Fusion
-from qfuse.graph import AccumForm, Decision, Environment, Made, Refusal
+from qfuse.graph import Decision, Environment, Made, Refusal
 from qfuse.indexing import Extents
 from qfuse.matchers.nodes import Node, Quantize
 from qfuse.matchers.scalar import Scalar, leaves
@@ -43,8 +43,8 @@ class RespellQuantize(Fusion):
         if planned is None:
             return None
         read = [leaf.payload[0] for s in (planned.scaled, planned.zero_point) if s is not None for leaf in leaves(s)]
-        if any(isinstance(env.form(value), AccumForm) for value in read):
-            return None  # a requantize was refused, and the report is to say why
+        if any(env.form(value) is not None for value in read):
+            return None  # a fusion refused to take integers here, and the report is to say why
         decision = Decision(self, node, "bit-exact", payload=planned, detail={"result": str(node.params)})
         decision.replacement = Made(decision)
         return decision
