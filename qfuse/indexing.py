@@ -174,6 +174,13 @@ def compose(outer: Index, inner: Index, extents: Extents) -> Index:
 
     `extents` are those of `inner`'s dimensions.
     """
+    if outer is identity(len(inner)):
+        return inner
+    return _composed(outer, inner, extents)
+
+
+@lru_cache(maxsize=1 << 14)
+def _composed(outer: Index, inner: Index, extents: Extents) -> Index:
     if outer == identity(len(inner)):
         return inner
     return tuple(substitute(e, inner, extents) for e in outer)
@@ -190,6 +197,7 @@ def dims_of(a: Linear) -> frozenset[int]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=1 << 12)
 def dims_of_index(index: Index) -> frozenset[int]:
     """The dimensions that any result depends on."""
     return frozenset[int]().union(*(dims_of(e) for e in index))
@@ -228,11 +236,14 @@ def drop_unit(index: Index, extents: Extents) -> Index:
 def is_identity(index: Index, extents: Extents) -> bool:
     """Whether `index` reads each element from its own place (dimensions of extent 1 may be written as 0)."""
     rank = len(extents)
+    if index is identity(rank):
+        return True
     if len(index) != rank:
         return False
     return index == identity(rank) or drop_unit(index, extents) == drop_unit(identity(rank), extents)
 
 
+@lru_cache(maxsize=1 << 12)
 def permutation_of(index: Index, rank: int) -> tuple[int, ...] | None:
     """Positions for an index whose results are distinct dimensions (a projected permutation), or None."""
     positions = [as_dim(e) for e in index]

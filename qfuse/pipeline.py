@@ -351,11 +351,15 @@ def _erase(roots: list[Operation], reader: ScalarReader) -> None:
                 pending.append((hash(owner), owner))
 
 
+#: Operations whose bodies are the same for all and use nothing from outside.
+_CAPTURE_NOTHING = ("linalg.fill", "linalg.transpose", "linalg.broadcast", "linalg.matmul", "linalg.batch_matmul")
+
+
 def _inputs_if_pure(op: Operation, reader: ScalarReader) -> list[Value] | None:
     """Values from outside that `op` and its body use, or None when it must stay even if unused."""
     if not op.name.startswith(("linalg.", "tensor.", "arith.", "math.", "quant.", "iree_linalg_ext.")):
         return None
-    if not len(op.regions):
+    if not len(op.regions) or op.name in _CAPTURE_NOTHING:
         return list(op.operands)
     view = reader.view(op)
     if view is not None:

@@ -8,7 +8,8 @@ Terms are those of MLIR's quant dialect and of torchao's block sizes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -83,39 +84,42 @@ class Param:
         """Whether the values are known."""
         return self.data is not None
 
-    @property
+    @cached_property
     def scalar(self) -> float | None:
         """The one constant value, or None."""
-        if self.data is None or self.data.size == 0:
+        data = self.data
+        if data is None or data.size == 0:
             return None
-        first = self.data.reshape(-1)[0]
-        if self.data.size == 1 or bool(np.all(self.data == first)):
-            return first.item()
-        return None
+        if data.ndim == 0:
+            return data.item()
+        first = data.reshape(-1)[0]
+        return first.item() if data.size == 1 or bool((data == first).all()) else None
 
-    @property
+    @cached_property
     def is_zero(self) -> bool:
         """Whether it is known to be zero everywhere."""
         return self.data is not None and not self.data.any()
 
     def over(self, index: Index, extents: Extents) -> Param:
-        """The same parameter for other data: `index` maps the new data's dimensions to the old ones."""
-        return replace(self, index=compose(self.index, index, extents))
+        """The same parameter for data of shape `extents`: `index` maps the new data's dimensions to the old ones."""
+        if not self.index:
+            return self
+        return self._read_at(drop_unit(compose(self.index, index, extents), extents), self.data)
 
     def simplified(self, extents: Extents) -> Param:
         """Uniform constants become scalars, dimensions that are never read are dropped."""
-        index = drop_unit(self.index, extents)
         data = self.data
-        if data is None:
-            return replace(self, index=index)
-        if data.ndim and (data.size == 1 or self.scalar is not None):
-            return replace(self, index=(), data=data.reshape(-1)[:1].reshape(()))
-        fixed = [i for i, e in enumerate(index) if not e.terms]
-        if fixed:
-            position = tuple(index[i].const if i in fixed else slice(None) for i in range(len(index)))
-            data = data[position]
-            index = tuple(e for i, e in enumerate(index) if i not in fixed)
-        return replace(self, index=index, data=data)
+        if data is not None and data.ndim and self.scalar is not None:
+            return Param((), data.reshape(-1)[:1].reshape(()), self.value, self.element, self.signed)
+        if not self.index:
+            return self
+        return self._read_at(drop_unit(self.index, extents), data)
+
+    def _read_at(self, index: Index, data: np.ndarray[Any, Any] | None) -> Param:
+        if data is not None and not all(e.terms for e in index):
+            data = data[tuple(slice(None) if e.terms else e.const for e in index)]
+            index = tuple(e for e in index if e.terms)
+        return Param(index, data, self.value, self.element, self.signed)
 
     def equals(self, other: Param) -> bool:
         """Whether two parameters are the same for every element (same constants, or the same SSA value)."""
@@ -158,11 +162,14 @@ class QuantParams:
 
     def over(self, index: Index, extents: Extents) -> QuantParams:
         """The parameters of data of shape `extents` whose elements come from here by `index`."""
-        return replace(
-            self,
-            scale=self.scale.over(index, extents).simplified(extents),
-            zero_point=self.zero_point.over(index, extents).simplified(extents),
-            extents=extents,
+        return QuantParams(
+            self.storage,
+            self.quant_min,
+            self.quant_max,
+            self.scale.over(index, extents),
+            self.zero_point.over(index, extents),
+            self.expressed,
+            extents,
         )
 
     def equals(self, other: QuantParams) -> bool:
@@ -189,27 +196,33 @@ class QuantParams:
     @property
     def granularity(self) -> str:
         """`per-tensor`, `per-axis(n)`, `per-token`, `per-group(g)` or `per-block(...)`."""
-        blocks = self.block_size
-        if blocks is None:
-            return "unstructured"
-        divided = [i for i, g in enumerate(blocks) if g is not None]
-        if not divided:
-            return "per-tensor"
-        sizes = [blocks[i] for i in divided]
-        rank = len(blocks)
-        if len(divided) == 1 and sizes == [1]:
-            return f"per-axis({divided[0]})"
-        if all(g == 1 for g in sizes) and divided == list(range(rank - 1)):
-            return "per-token"
-        groups = [g for g in sizes if g is not None and g > 1]
-        if len(groups) == 1:
-            return f"per-group({groups[0]})"
-        return "per-block(" + ",".join("*" if g is None else str(g) for g in blocks) + ")"
+        return granularity((self.scale.index, self.zero_point.index), self.extents)
 
     def __str__(self) -> str:
         kind = "symmetric" if self.symmetric else "asymmetric"
         where = "" if self.scale.is_constant else " run-time"
         return f"{self.storage} {self.granularity} {kind}{where}"
+
+
+@lru_cache(maxsize=4096)
+def granularity(indices: tuple[Index, ...], extents: Extents) -> str:
+    """The name of a granularity; see `QuantParams.granularity`."""
+    blocks = block_size(indices, extents)
+    if blocks is None:
+        return "unstructured"
+    divided = [i for i, g in enumerate(blocks) if g is not None]
+    if not divided:
+        return "per-tensor"
+    sizes = [blocks[i] for i in divided]
+    rank = len(blocks)
+    if len(divided) == 1 and sizes == [1]:
+        return f"per-axis({divided[0]})"
+    if all(g == 1 for g in sizes) and divided == list(range(rank - 1)):
+        return "per-token"
+    groups = [g for g in sizes if g is not None and g > 1]
+    if len(groups) == 1:
+        return f"per-group({groups[0]})"
+    return "per-block(" + ",".join("*" if g is None else str(g) for g in blocks) + ")"
 
 
 def block_size(indices: Sequence[Index], extents: Extents) -> tuple[int | None, ...] | None:

@@ -115,15 +115,16 @@ def _facts(entry: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 def applied_entry(bindings: Bindings, decision: Decision, function: str) -> dict[str, Any]:
     """The report entry of a decision."""
-    node = decision.node
     return {
         "fusion": decision.fusion.id,
-        "op": node.op.name,
-        "location": bindings.location(node.op),
-        "function": function,
+        **_place(bindings, decision.node, function),
         "exactness": decision.exactness,
         **decision.detail,
     }
+
+
+def _place(bindings: Bindings, node: Node, function: str) -> dict[str, Any]:
+    return {"op": node.op.name, "location": bindings.location(node.op), "function": function}
 
 
 def macs(node: Contraction) -> int | None:
@@ -152,7 +153,6 @@ def collect(
         if isinstance(node, Quantize | Dequantize | FakeQuantize | Contradiction):
             report.quantization_found = True
         function = functions[node.result]
-        place = {"op": node.op.name, "location": bindings.location(node.op), "function": function}
         if decision is not None and decision in carried_out:
             if decision.fusion.listed:
                 report.applied.append(applied_entry(bindings, decision, function))
@@ -161,7 +161,7 @@ def collect(
             continue
         if isinstance(node, Contraction) and node.integer:
             report.quantization_found = True
-            report.already_integer.append({**place, "macs": macs(node)})
+            report.already_integer.append({**_place(bindings, node, function), "macs": macs(node)})
             counted.append((node, True))
             continue
         if isinstance(node, Contraction) and not isinstance(node, Convolution) and _all_stored(node, env):
@@ -170,6 +170,7 @@ def collect(
             continue
         reason = _missed(node, decision, refusals.get(node.result), env, steps)
         if reason is not None:
+            place = _place(bindings, node, function)
             report.missed.append({**place, "reason": reason.reason, "hint": reason.hint})
     _results(report, env, live, floats)
     done = [n for n, integer in counted if integer]

@@ -87,7 +87,11 @@ class BuildContext:
         return self.cast(value, self.builder.tensor(extents, element))
 
     def cast(self, value: Value, type_: Type) -> Value:
-        """`value` as a tensor type that differs in which extents are known, or `value` itself."""
+        """`value` as a tensor type that differs in which extents are known or is of a quantized type, or itself."""
+        if value.type != type_ and self.bindings.element_name(type_).startswith("!quant."):
+            element = self.bindings.element_name(value.type)
+            integers = self.cast(value, self.builder.tensor(self.bindings.extents(type_), element))
+            return self.builder.create("quant.scast", [type_], [integers]).results[0]
         if value.type == type_ or self.bindings.element_name(value.type) != self.bindings.element_name(type_):
             return value
         return self.builder.create("tensor.cast", [type_], [value]).results[0]

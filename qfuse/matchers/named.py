@@ -32,6 +32,8 @@ def match_named(bindings: Bindings, constants: ConstantReader, op: Operation) ->
     """
     if op.name == "quant.dcast":
         return _dcast(bindings, op)
+    if op.name == "quant.qcast":
+        return _qcast(bindings, op)
     if op.name.startswith("iree_linalg_ext.") and op.name.endswith("quantize_affine"):
         return _affine(bindings, constants, op)
     return None
@@ -114,6 +116,22 @@ def _operand(bindings: Bindings, constants: ConstantReader, value: Value, index:
 # -- quant -----------------------------------------------------------------------------------------------------
 
 
+def _qcast(bindings: Bindings, op: Operation) -> Node | None:
+    """A quantize whose result is of a quantized type: its integers are `quant.scast` of that result.
+
+    The dialect leaves the rounding open; it is half to even here, as everywhere.
+    """
+    source, result = op.operands[0], op.results[0]
+    if not bindings.is_ranked_tensor(source.type):
+        return None
+    extents = bindings.extents(result.type)
+    params = parse_quantized(bindings.element_name(result.type), extents)
+    if params is None:
+        return None
+    element = Scalar("elem", params.expressed, payload=(source, identity(len(extents))))
+    return Quantize(op, result, element, params, reciprocal=False, zero_point_first=False)
+
+
 def _dcast(bindings: Bindings, op: Operation) -> Node | None:
     source = op.operands[0]
     if not bindings.is_ranked_tensor(source.type) or not bindings.is_ranked_tensor(op.results[0].type):
@@ -137,7 +155,7 @@ def parse_quantized(text: str, extents: tuple[int | None, ...]) -> QuantParams |
         ContradictionError: scale or zero point make no sense.
     """
     found = _QUANTIZED.match(text)
-    if found is None:
+    if found is None or not 2 <= int(found["bits"]) <= 32:
         return None
     storage = StorageType(int(found["bits"]), found["sign"] == "i")
     low = storage.min if found["min"] is None else int(found["min"])
@@ -151,7 +169,7 @@ def parse_quantized(text: str, extents: tuple[int | None, ...]) -> QuantParams |
     if axis is not None and axis.isdigit():
         index, shape = (dim(int(axis)),), (len(numbers),)
     elif axis is not None:
-        blocks = dict((int(a), int(b)) for a, b in (pair.split(":") for pair in axis.strip("{}").split(",")))
+        blocks = {int(a): int(b) for a, b in (pair.split(":") for pair in axis.strip("{}").split(","))}
         if any(n is None for n in extents):
             return None
         index = tuple(floordiv(dim(i), blocks.get(i, n or 1), extents) for i, n in enumerate(extents))

@@ -39,7 +39,15 @@ _CONVERSIONS = ("extf", "truncf", "sitofp", "uitofp", "extsi", "extui", "trunci"
 _DEPTH = 64
 _GREATER = {2, 3, 9, 10}  # arith.cmpf predicates ogt, oge, ugt, uge
 _LESS = {4, 5, 11, 12}  # olt, ole, ult, ule
-#: Operations whose meaning depends on an attribute.
+#: One-result operations whose result has the type of their first operand, and those whose meaning depends on an
+#: attribute.
+_SAME_TYPE = frozenset(
+    f"arith.{name}"
+    for name in (
+        "addf", "subf", "mulf", "divf", "negf", "maximumf", "minimumf", "maxnumf", "minnumf",
+        "addi", "subi", "muli", "maxsi", "minsi",
+    )
+) | {"math.roundeven"}  # fmt: skip
 _WITH_ATTRIBUTE = {"arith.cmpf": "predicate", "arith.cmpi": "predicate", "linalg.index": "dim"}
 _NUMPY = {
     "f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.float32,
@@ -287,12 +295,14 @@ class ScalarReader:
                 extra = op.attributes[_WITH_ATTRIBUTE[name]].value
             elif name == "cf.assert":
                 pure = False
-            types = ""
-            for result in op.results:
+            types: Any = None
+            results = list(op.results)
+            for result in results:
                 numbers[result] = count
                 count += 1
-                types = type_name(result.type)
-            rows.append((name, types, tuple(operands), extra, len(op.results)))
+            if name not in _SAME_TYPE:
+                types = tuple(type_name(r.type) for r in results)
+            rows.append((name, types, tuple(operands), extra))
         rows.append(tuple(type_name(v.type) for v in captured))
         return rows, captured, outside, pure
 
@@ -531,13 +541,15 @@ def _read_rows(rows: list[Any], maps: list[Index], inputs: int) -> list[Scalar] 
             else:
                 known.append(Scalar("init", row, payload=position - inputs))
             continue
-        name, type_, operands, extra, results = row
+        name, types, operands, extra = row
         args = tuple(known[n] if n >= 0 else Scalar("hole", captured_types[-n - 1], payload=-n - 1) for n in operands)
         if name == "linalg.yield":
             return list(args)
-        if results == 1:
-            known.append(_node(name, type_, args, extra))
-        elif results:
+        if types is None:
+            known.append(_node(name, args[0].type, args, extra))
+        elif len(types) == 1:
+            known.append(_node(name, types[0], args, extra))
+        elif types:
             return None
     return None
 
