@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from qfuse._mlir import Bindings, Operation, Value
-from qfuse.indexing import Index, dim, floordiv, identity
+from qfuse.indexing import Extents, Index, dim, floordiv, identity
 from qfuse.matchers.constants import ConstantReader
 from qfuse.matchers.nodes import Dequantize, Node, Quantize
 from qfuse.matchers.quantization import EXPRESSED_TYPES, ContradictionError, check_scale, check_zero_point
-from qfuse.matchers.scalar import Scalar
+from qfuse.matchers.scalar import Scalar, convert
 from qfuse.qparams import ZERO, Param, QuantParams, StorageType
 
 _QUANTIZED = re.compile(
@@ -55,9 +55,9 @@ def _affine(bindings: Bindings, constants: ConstantReader, op: Operation) -> Nod
         return None
     if any(_rank(bindings, v) != len(index) for v, index in zip(operands, maps, strict=True)):
         return None
-    scale = _operand(bindings, constants, operands[1], maps[1])
+    scale = _operand(bindings, constants, operands[1], maps[1], extents)
     zero_signed = "zp_unsigned" not in attributes
-    zero = ZERO if len(operands) == 3 else _operand(bindings, constants, operands[2], maps[2], zero_signed)
+    zero = ZERO if len(operands) == 3 else _operand(bindings, constants, operands[2], maps[2], extents, zero_signed)
     quantize = op.name.endswith(".quantize_affine")
     stored = result if quantize else operands[0]
     expressed = bindings.element_name((operands[0] if quantize else result).type)
@@ -102,15 +102,26 @@ def _is_whole(zero: Param) -> bool:
     return zero.element.startswith("i")
 
 
-def _operand(bindings: Bindings, constants: ConstantReader, value: Value, index: Index, signed: bool = True) -> Param:
+def _operand(
+    bindings: Bindings, constants: ConstantReader, value: Value, index: Index, extents: Extents, signed: bool = True
+) -> Param:
     number = constants.scalar(value)
     if number is not None:
-        return Param((), np.asarray(number[0]), element=number[1])
+        data = np.asarray(number[0])
+        return Param((), data if signed else _unsigned(data, number[1]), element=number[1])
     if not bindings.is_ranked_tensor(value.type):
         return Param((), value=value, element=bindings.type_name(value.type), signed=signed)
     element = bindings.element_name(value.type)
-    data = constants.read(value)
-    return Param(index, data, None if data is not None else value, element, signed)
+    read = constants.read(value)
+    if read is None:
+        return Param(index, None, value, element, signed)
+    return Param(index, read if signed else _unsigned(read, element), element=element).simplified(extents)
+
+
+def _unsigned(data: np.ndarray[Any, Any], element: str) -> np.ndarray[Any, Any]:
+    """Signed integers of printed type `element` read as unsigned."""
+    found = convert(data, "extui", element, "i64") if element[1:].isdigit() else None
+    return data if found is None else found
 
 
 # -- quant -----------------------------------------------------------------------------------------------------
