@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from qfuse._mlir import PACKAGES, Bindings, Module
-from qfuse.errors import InputError, QfuseError, UsageError
+from qfuse.errors import QfuseError, UsageError
 from qfuse.pipeline import fuse
 from qfuse.registry import FusionRegistry
 from qfuse.report import Report
@@ -88,9 +88,11 @@ def _read(bindings: Bindings, path: str, *, allow_unregistered: bool) -> Module:
     if path == "-":
         data = sys.stdin.buffer.read()
         return bindings.parse_source(data, "<stdin>", allow_unregistered=allow_unregistered)
-    if not os.path.isfile(path):
-        raise InputError(f"{path}: {'is not a file' if os.path.exists(path) else 'no such file'}")
-    return bindings.parse_file(path, allow_unregistered=allow_unregistered)
+    with open(path, "rb") as file:  # what cannot be read raises here
+        data = None if os.path.isfile(path) else file.read()  # a pipe is read once
+    if data is None:
+        return bindings.parse_file(path, allow_unregistered=allow_unregistered)
+    return bindings.parse_source(data, path, allow_unregistered=allow_unregistered)
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:

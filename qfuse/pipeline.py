@@ -316,39 +316,40 @@ def _same_type(old: Value, new: Value, decision: Decision) -> None:
 
 def _switch(analysis: _Analysis, replacements: list[tuple[Value, Value]]) -> None:
     """Replaces uses, then erases what has no user left, last first."""
-    dead: list[Operation] = []
     final: dict[Value, Value] = dict(replacements)
     for old, new in replacements:
         while new in final:  # the integers of one quantize may take the place of a later one
             new = final[new]
         old.replace_all_uses_with(new)
-        dead.append(old.owner.operation)
     absorbed = [
-        n.op for n in analysis.nodes
+        n.result for n in analysis.nodes
         if isinstance(analysis.env.forms.get(n.result), AccumForm) and n.result not in analysis.floats
     ]  # fmt: skip
-    _erase(dead + absorbed, analysis.recognizer.reader)
+    _erase([old for old, _ in replacements] + absorbed, analysis.recognizer.reader)
 
 
-def _erase(roots: list[Operation], reader: ScalarReader) -> None:
-    """Erases `roots` and then what they used, as far as nothing else uses it."""
-    # An operation may be held by several Python objects, of which erasing invalidates only one: what was erased is
-    # remembered by hash (its address), taken while the operation still exists.
-    pending = [(hash(op), op) for op in roots]
+def _erase(roots: list[Value], reader: ScalarReader) -> None:
+    """Erases the producers of `roots` and then what these used, as far as nothing else uses it."""
+    # Python objects of values do not own what they name, so what was erased is remembered by hash (the address). The
+    # hash of an operation would not do: it is structural.
+    pending = list(roots)
     erased: set[int] = set()
     while pending:
-        key, op = pending.pop()
-        if key in erased or any(next(iter(r.uses), None) is not None for r in op.results):
+        value = pending.pop()
+        if hash(value) in erased or next(iter(value.uses), None) is not None:
+            continue
+        op = getattr(value.owner, "operation", None)
+        if op is None:
+            continue
+        results = list(op.results)
+        if len(results) > 1 and any(next(iter(r.uses), None) is not None for r in results):
             continue
         inputs = _inputs_if_pure(op, reader)
         if inputs is None:
             continue
-        erased.add(key)
+        erased.update(map(hash, results))
         op.erase()
-        for value in inputs:
-            owner = getattr(value.owner, "operation", None)
-            if owner is not None:
-                pending.append((hash(owner), owner))
+        pending += inputs
 
 
 #: Operations whose bodies are the same for all and use nothing from outside.
@@ -367,14 +368,14 @@ def _inputs_if_pure(op: Operation, reader: ScalarReader) -> list[Value] | None:
     found = list(op.operands)
     for region in op.regions:
         for block in region.blocks:
-            inside = [o.operation for o in block.operations]
-            own = {hash(o) for o in inside}
-            for inner in inside:
+            own: set[Value] = set()
+            for inner in block.operations:
+                inner = inner.operation
                 if inner.name == "cf.assert":
                     return None
-                owners = [(v, getattr(v.owner, "operation", None)) for v in inner.operands]
-                found += [v for v, o in owners if o is not None and hash(o) not in own]
-    return found
+                found += [v for v in inner.operands if v not in own]
+                own.update(inner.results)
+    return [v for v in found if getattr(v.owner, "operation", None) is not None]
 
 
 def as_pass(

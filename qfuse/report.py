@@ -144,7 +144,7 @@ def collect(
 ) -> None:
     """Fills a report from an analysis: every compute operation that touches a dequantized value has an entry."""
     carried_out = set(live)
-    inside = {o for d in live if isinstance(d.node, Contraction) for o in d.node.through}
+    inside = {o.results[0] for d in live if isinstance(d.node, Contraction) for o in d.node.through}
     steps = _quantize_steps(env, nodes)
     counted: list[tuple[Contraction, bool]] = []
     report.quantization_found = False
@@ -166,7 +166,7 @@ def collect(
             continue
         if isinstance(node, Contraction) and not isinstance(node, Convolution) and _all_stored(node, env):
             counted.append((node, False))
-        if node.op in inside:
+        if node.result in inside:
             continue
         reason = _missed(node, decision, refusals.get(node.result), env, steps)
         if reason is not None:

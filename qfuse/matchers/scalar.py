@@ -217,7 +217,7 @@ class ScalarReader:
         """A reader that shares `constants` with the other matchers."""
         self.bindings = bindings
         self.constants = constants
-        self._views: dict[Operation, LinalgView | None] = {}
+        self._views: dict[Value, LinalgView | None] = {}  # by first result: hashing an operation is structural
         self._structures: dict[Any, Structure] = {}
         self._templates: dict[Value, Scalar | None] = {}
         self._parallel_attributes: dict[Any, bool] = {}
@@ -227,17 +227,19 @@ class ScalarReader:
 
     def view(self, op: Operation) -> LinalgView | None:
         """`op` as a structured operation on ranked tensors, or None."""
-        if op in self._views:
-            return self._views[op]
-        view = self._views[op] = self._view(op)
+        results = list(op.results)
+        if not results:
+            return None
+        if results[0] in self._views:
+            return self._views[results[0]]
+        view = self._views[results[0]] = self._view(op, results)
         return view
 
-    def _view(self, op: Operation) -> LinalgView | None:
+    def _view(self, op: Operation, results: list[Value]) -> LinalgView | None:
         name = op.name
         if not name.startswith("linalg.") or len(op.regions) != 1:
             return None
-        results = list(op.results)
-        if not results or not all(self.bindings.is_ranked_tensor(r.type) for r in results):
+        if not all(self.bindings.is_ranked_tensor(r.type) for r in results):
             return None
         blocks = op.regions[0].blocks
         if len(blocks) != 1:
