@@ -507,7 +507,7 @@ class QuantizationMatcher:
         """Whether a float expression is known to be an integer everywhere."""
         if not scalar.type.startswith(("f", "bf")):
             return True
-        if scalar.op in ("sitofp", "uitofp", "round", "floor", "ceil"):
+        if scalar.op in ("sitofp", "uitofp", "round", "round_away", "floor", "ceil", "trunc"):
             return True
         if scalar.op == "const":
             return float(scalar.payload).is_integer()

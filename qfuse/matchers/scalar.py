@@ -28,10 +28,11 @@ from qfuse.indexing import (
 from qfuse.matchers.constants import ConstantReader
 from qfuse.matchers.layout import source_index
 
-#: Names of arith and math operations, without their dialect, that carry the same meaning under another name.
+#: Names of arith and math operations, without their dialect, that are called otherwise here. `round` is half to even.
 _CANONICAL = {
     "maximumf": "max", "maxnumf": "max", "minimumf": "min", "minnumf": "min",
-    "addf": "add", "subf": "sub", "mulf": "mul", "divf": "div", "negf": "neg", "roundeven": "round",
+    "addf": "add", "subf": "sub", "mulf": "mul", "divf": "div", "negf": "neg",
+    "roundeven": "round", "round": "round_away",
 }  # fmt: skip
 
 _CONVERSIONS = ("extf", "truncf", "sitofp", "uitofp", "extsi", "extui", "trunci", "index_cast", "fptosi", "fptoui")
@@ -39,6 +40,10 @@ _CONVERSIONS = ("extf", "truncf", "sitofp", "uitofp", "extsi", "extui", "trunci"
 _DEPTH = 64
 _GREATER = {2, 3, 9, 10}  # arith.cmpf predicates ogt, oge, ugt, uge
 _LESS = {4, 5, 11, 12}  # olt, ole, ult, ule
+#: Named operations whose bodies follow from their name and element types.
+_FIXED_BODY = frozenset(
+    f"linalg.{name}" for name in ("fill", "transpose", "broadcast", "matmul", "batch_matmul")
+)
 #: One-result operations whose result has the type of their first operand, and those whose meaning depends on an
 #: attribute.
 _SAME_TYPE = frozenset(
@@ -245,15 +250,21 @@ class ScalarReader:
         if len(blocks) != 1:
             return None
         attributes = op.attributes
-        if name == "linalg.generic":
-            head: Any = (attributes["indexing_maps"], attributes["iterator_types"])
-        else:
-            head = (name, tuple(self.bindings.indexing_maps(op)))
-            if not head[1]:
-                return None
         operands = list(op.operands)
+        fixed = name in _FIXED_BODY and "cast" not in attributes
+        if fixed:
+            elements = tuple(self.bindings.element_name(v.type) for v in operands if self._is_tensor(v))
+            key: Any = (name, elements, tuple(self.bindings.indexing_maps(op)))
+            structure = self._structures.get(key)
+            if structure is not None:
+                return LinalgView(self.bindings, op, operands, structure, [], [])
         rows, captured, outside, pure = self._rows(blocks[0])
-        key = (head, len(operands), tuple(rows))
+        if name == "linalg.generic":
+            key = (attributes["indexing_maps"], attributes["iterator_types"], len(operands), tuple(rows))
+        elif not fixed:
+            key = (name, tuple(self.bindings.indexing_maps(op)), len(operands), tuple(rows))
+            if not key[1]:
+                return None
         structure = self._structures.get(key)
         if structure is None:
             try:
@@ -261,6 +272,9 @@ class ScalarReader:
             except ValueError:  # an affine expression outside the supported algebra
                 return None
         return LinalgView(self.bindings, op, operands, structure, captured, outside)
+
+    def _is_tensor(self, value: Value) -> bool:
+        return self.bindings.is_ranked_tensor(value.type)
 
     def _rows(self, block: Any) -> tuple[list[Any], list[Value], list[Value], bool]:
         """A body as hashable rows, one an operation; what it captures, what of that is outside, and whether it is pure.
