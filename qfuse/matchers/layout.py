@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from qfuse._mlir import Bindings, Operation, Value
@@ -46,11 +47,25 @@ class Layout:
     pad_value: Any = None
 
 
+_NAMES = {
+    "linalg.transpose": "transpose",
+    "linalg.broadcast": "broadcast",
+    "tensor.extract_slice": "slice",
+    "tensor.cast": "cast",
+    "tensor.collapse_shape": "reshape",
+    "tensor.expand_shape": "reshape",
+    "tensor.reshape": "reshape",
+    "tensor.pad": "pad",
+    "tensor.concat": "concat",
+    BARRIER: "barrier",
+}
+
+
 def match_layout(bindings: Bindings, op: Operation) -> Layout | None:
     """`op` as a layout operation on ranked tensors, or None. Generic copies are matched from their bodies."""
-    if len(op.results) != 1 or not bindings.is_ranked_tensor(op.results[0].type):
-        return None
     name = op.name
+    if name not in _NAMES or len(op.results) != 1 or not bindings.is_ranked_tensor(op.results[0].type):
+        return None
     if name == "tensor.pad":
         return _pad(bindings, op)
     if name == "tensor.concat":
@@ -58,13 +73,7 @@ def match_layout(bindings: Bindings, op: Operation) -> Layout | None:
     if name in _UNKNOWN_ORDER:
         return Layout("reshape", op, (op.operands[0],))
     index = source_index(bindings, op)
-    kind = {
-        "linalg.transpose": "transpose",
-        "linalg.broadcast": "broadcast",
-        "tensor.extract_slice": "slice",
-        "tensor.cast": "cast",
-        BARRIER: "barrier",
-    }.get(name, "reshape")
+    kind = _NAMES[name]
     if index is None and name not in ("tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice"):
         return None
     return Layout(kind, op, (op.operands[0],), index, None if index is None else _inverse(bindings, op, index))
@@ -73,12 +82,10 @@ def match_layout(bindings: Bindings, op: Operation) -> Layout | None:
 def source_index(bindings: Bindings, op: Operation) -> Index | None:
     """For single-source layout operations: the index of the source element, over the result's dimensions."""
     name = op.name
+    if name not in _NAMES:
+        return None
     if name == "linalg.transpose":
-        permutation = list(op.attributes["permutation"])
-        places: list[Linear] = [constant(0)] * len(permutation)
-        for result, source in enumerate(permutation):
-            places[source] = dim(result)
-        return tuple(places)
+        return _inverse_permutation(tuple(op.attributes["permutation"]))
     if name == "linalg.broadcast":
         added = set(op.attributes["dimensions"])
         rank = len(bindings.extents(op.results[0].type))
@@ -109,6 +116,14 @@ def is_integer_barrier(bindings: Bindings, op: Operation) -> bool:
         and bindings.is_ranked_tensor(op.results[0].type)
         and bindings.element_name(op.results[0].type).startswith("i")
     )
+
+
+@lru_cache(maxsize=1 << 8)
+def _inverse_permutation(permutation: tuple[int, ...]) -> Index:
+    places: list[Linear] = [constant(0)] * len(permutation)
+    for result, source in enumerate(permutation):
+        places[source] = dim(result)
+    return tuple(places)
 
 
 def _groups(op: Operation) -> list[list[int]]:
