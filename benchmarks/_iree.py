@@ -11,10 +11,7 @@ from qfuse.integrations.iree import DEFAULT_FLAGS, compile_module
 
 
 class Call:
-    """The function `main` of a loaded program with its arguments on the device.
-
-    `qfuse.integrations.iree.Program` does not offer it when the program came from the torch dialect.
-    """
+    """The function `main` of a loaded program with its arguments on the device."""
 
     def __init__(self, flatbuffer: bytes, *inputs: np.ndarray[Any, Any]) -> None:
         """Load `flatbuffer` on the single-threaded CPU driver and place `inputs` there."""

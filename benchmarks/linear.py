@@ -89,7 +89,7 @@ def main() -> int:
         metavar="KEY=VALUE,...",
         help="one set of qfuse options; repeat it to compare several (default: qfuse's own defaults)",
     )
-    parser.add_argument("--target", default="linalg", help="qfuse's target (default: %(default)s)")
+    parser.add_argument("--target", default="iree-cpu", help="qfuse's target (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=61, help="rounds (default: %(default)s)")
     parser.add_argument("--cpu", default="host", help="IREE's target CPU (default: %(default)s)")
     arguments = parser.parse_args()

@@ -167,11 +167,10 @@ class Program:
         self._device: Any = config.device
         self._context: Any = context
         functions = {str(name): module.lookup_function(name) for name in module.function_names}
-        # `__init` and its like declare no ABI; `$async` twins take fences as further arguments.
+        # `__init` runs by itself; `$async` twins take fences as further arguments. Functions from the torch dialect
+        # have no reflection to go by.
         self._functions: dict[str, Any] = {
-            name: function
-            for name, function in functions.items()
-            if "iree.abi.declaration" in function.reflection and not name.endswith("$async")
+            name: function for name, function in functions.items() if name != "__init" and not name.endswith("$async")
         }
 
     @property
@@ -237,8 +236,8 @@ class PreparedCall:
         try:
             self._vm_context.invoke(self._function, self._arguments, results)
         except (RuntimeError, ValueError) as error:
-            declaration = self._function.reflection["iree.abi.declaration"]
-            raise RunError(f"{_reason(error)} (calling {declaration})") from error
+            called = self._function.reflection.get("iree.abi.declaration", self._function.name)
+            raise RunError(f"{_reason(error)} (calling {called})") from error
         self._results = results
 
     def outputs(self) -> tuple[Array, ...]:
