@@ -56,6 +56,8 @@ def _run(op: Any, operands: list[Any], known: Mapping[Any, Any]) -> tuple[Any, .
         return (_structured(op, operands, known),)
     if op.name.startswith("tensor."):
         return (_tensor(op, operands, known),)
+    if op.name == "util.optimization_barrier":
+        return tuple(operands)
     return (_scalar(op, operands),)
 
 
