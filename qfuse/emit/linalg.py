@@ -19,16 +19,15 @@ from qfuse.emit.epilogue import (
     with_steps,
 )
 from qfuse.emit.named import named_contraction
+from qfuse.emit.rounding import round_in_float, round_to_integer
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, PlannedRequantize, PlannedRescale, Side
 from qfuse.graph import AccumForm, Array, Step
 from qfuse.indexing import Index, affine_map, as_dim, compose, identity
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Node
+from qfuse.matchers.rounding import MAGIC_LIMIT
 from qfuse.qparams import Param
 
-_MAGIC = 12582912.0  # 1.5 * 2**23: adding it rounds to nearest even at the units place
-_MAGIC_BITS = 0x4B400000
-_MAGIC_LIMIT = 1 << 21
 
 
 class Accumulators:
@@ -416,10 +415,10 @@ class LinalgEmitter:
         params = epilogue.quantize
         assert params is not None
         zero = params.zero_point.scalar
-        magic = self.options.rounding == "magic" and compute == "f32" and zero is not None
-        if magic and zero is not None and max(abs(epilogue.low - zero), abs(epilogue.high - zero)) < _MAGIC_LIMIT:
-            return self._quantize_magic(inner, x, epilogue, int(zero))
-        x = inner.op("math.roundeven", compute, x)
+        magic = self.options.rounding == "magic" and compute == "f32"
+        if magic and zero is not None and max(abs(epilogue.low - zero), abs(epilogue.high - zero)) < MAGIC_LIMIT:
+            return round_to_integer(inner, x, epilogue.low, epilogue.high, int(zero), epilogue.element)
+        x = round_in_float(inner, x) if magic else inner.op("math.roundeven", compute, x)
         if zero != 0:
             x = inner.op("arith.addf", compute, x, load(inner, args, Operand.of(params.zero_point), compute))
         x = self.clamp(inner, x, epilogue.low, epilogue.high, compute)
@@ -430,15 +429,6 @@ class LinalgEmitter:
         """`x` within [low, high]; NaN becomes `low`, so that the cast behind it is defined."""
         x = inner.op("arith.maxnumf", compute, x, inner.constant(_literal(low, compute)))
         return inner.op("arith.minnumf", compute, x, inner.constant(_literal(high, compute)))
-
-    def _quantize_magic(self, inner: Body, x: Value, epilogue: Epilogue, zero: int) -> Value:
-        # Clamping to whole numbers before rounding gives the same as after it; the sum with 1.5 * 2^23 holds the
-        # rounded number in its low bits.
-        x = self.clamp(inner, x, epilogue.low - zero, epilogue.high - zero, "f32")
-        x = inner.op("arith.addf", "f32", x, inner.constant(_literal(_MAGIC, "f32")))
-        bits = inner.op("arith.bitcast", "i32", x)
-        bits = inner.op("arith.subi", "i32", bits, inner.constant(f"{_MAGIC_BITS - zero} : i32"))
-        return bits if epilogue.element == "i32" else inner.op("arith.trunci", epilogue.element, bits)
 
     # -- types -------------------------------------------------------------------------------------------------
 
