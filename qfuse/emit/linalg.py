@@ -29,7 +29,6 @@ from qfuse.matchers.rounding import MAGIC_LIMIT
 from qfuse.qparams import Param
 
 
-
 class Accumulators:
     """Accumulators of a built contraction.
 
