@@ -33,13 +33,9 @@ def match_reduction(reader: ScalarReader, view: LinalgView) -> Node:
     product = _added_to_init(body[0])
     if product is None:
         return opaque
-    through: tuple[Operation, ...] = ()
-    if product.op == "elem":
-        producer = getattr(product.payload[0].owner, "operation", None)
-        expanded = reader.expand(product, view.extents)
-        if expanded is None or producer is None or not product.type.startswith(("f", "bf")):
-            return opaque
-        product, through = expanded, (producer,)
+    product, through = _behind_layouts(reader, product, view.extents)
+    if through and _has_window(view):
+        return opaque  # the sum over a window of a product, not a sliding product
     integer = product.op == "muli"
     if product.op not in ("mul", "muli"):
         return opaque
@@ -47,14 +43,32 @@ def match_reduction(reader: ScalarReader, view: LinalgView) -> Node:
     if factors[0] is None or factors[1] is None:
         return opaque
     lhs, rhs = factors[0], factors[1]
-    reduction = tuple(d for d in view.structure.reduction if d in dims_of_index(lhs.index) | dims_of_index(rhs.index))
-    if len(reduction) != len(view.structure.reduction) or not reduction:
-        return opaque
-    kind = Convolution if _is_window(lhs.index) or _is_window(rhs.index) else Contraction
+    reduction = view.structure.reduction
+    read = dims_of_index(lhs.index), dims_of_index(rhs.index)
+    if not set(reduction) <= read[0] | read[1] or not all(dims & set(reduction) for dims in read):
+        return opaque  # a repeated or a scaled sum
+    if _is_window(rhs.index) and not _is_window(lhs.index):
+        lhs, rhs = rhs, lhs
+    kind = Convolution if _is_window(lhs.index) else Contraction
     return kind(
         op, result, lhs.value, rhs.value, view.inits[0], lhs.index, rhs.index, out_index, view.extents,
         reduction, integer, through,
     )  # fmt: skip
+
+
+def _behind_layouts(reader: ScalarReader, product: Scalar, extents: Extents) -> tuple[Scalar, tuple[Operation, ...]]:
+    """A float product that is an operation of its own, and the operations down to it; else what was given."""
+    current: Scalar | None = product
+    through: list[Operation] = []
+    while current is not None and current.op == "elem" and current.type.startswith(("f", "bf")) and len(through) < 8:
+        producer = getattr(current.payload[0].owner, "operation", None)
+        current = reader.expand(current, extents)
+        if producer is None or current is None:
+            break
+        through.append(producer)
+        if current.op == "mul":
+            return current, tuple(through)
+    return product, ()
 
 
 def _added_to_init(scalar: Scalar) -> Scalar | None:
