@@ -287,7 +287,8 @@ def _first_message(error: Exception, name: str) -> str:
         first = diagnostics[0]
         place = str(first.location)
         place = place[4:-1].replace('"', "") if place.startswith("loc(") else place
-        return f"{place if place != 'unknown' else name}: {first.message}"
+        message = first.message.strip().splitlines()[0].rstrip().removesuffix(", has")
+        return f"{place if place != 'unknown' else name}: {message}"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{name}: {lines[-1] if lines else 'not a valid MLIR module'}"
 

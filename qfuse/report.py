@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from qfuse._mlir import Bindings, Value
+from qfuse._mlir import Bindings, Operation, Value
 from qfuse.graph import AccumForm, Decision, Environment, Refusal, StoredForm
 from qfuse.matchers.contraction import loop_extent
 from qfuse.matchers.nodes import (
@@ -123,6 +123,10 @@ def applied_entry(bindings: Bindings, decision: Decision, function: str) -> dict
     }
 
 
+def _has_one_user(op: Operation) -> bool:
+    return len(list(op.results[0].uses)) == 1
+
+
 def _place(bindings: Bindings, node: Node, function: str) -> dict[str, Any]:
     return {"op": node.op.name, "location": bindings.location(node.op), "function": function}
 
@@ -144,7 +148,7 @@ def collect(
 ) -> None:
     """Fills a report from an analysis: every compute operation that touches a dequantized value has an entry."""
     carried_out = set(live)
-    inside = {o.results[0] for d in live if isinstance(d.node, Contraction) for o in d.node.through}
+    inside = {o.results[0] for n in nodes if isinstance(n, Contraction) for o in n.through if _has_one_user(o)}
     steps = _quantize_steps(env, nodes)
     counted: list[tuple[Contraction, bool]] = []
     report.quantization_found = False

@@ -62,6 +62,7 @@ class Epilogue:
         high: clamp of the stored output.
         divisor: what is divided by before rounding, or None when the output scale is folded into the factors.
         element: printed result type.
+        compute: printed float type that is computed in.
     """
 
     rank: int
@@ -74,6 +75,7 @@ class Epilogue:
     high: int = 0
     divisor: Operand | None = None
     element: str = "f32"
+    compute: str = "f32"
 
 
 def constant_over(operand: Operand, rank: int) -> Array | None:

@@ -162,7 +162,7 @@ class LinalgEmitter:
     def requantize(self, planned: PlannedRequantize, node: Node, context: BuildContext) -> Value:
         """Accumulators to stored integers, in one generic; layout operations in between follow on integers."""
         form = planned.form
-        accumulators, epilogue = self._epilogue(form, context)
+        accumulators, epilogue = self._epilogue(form, context, stored=True)
         finish_quantize(epilogue, planned.params)
         outs = list(node.op.operands)[-1] if node.op.name.startswith("linalg.") else None
         value = self._emit(epilogue, form, accumulators, context, outs)
@@ -177,7 +177,7 @@ class LinalgEmitter:
         extents = params.extents
         rank = len(extents)
         compute = "f64" if params.expressed == "f64" else "f32"
-        epilogue = Epilogue(rank, quantize=params, low=params.quant_min, high=params.quant_max)
+        epilogue = Epilogue(rank, quantize=params, low=params.quant_min, high=params.quant_max, compute=compute)
         epilogue.element = params.storage.mlir
         epilogue.factors = [Operand.of(form.params.scale)]
         epilogue.corrections = [] if form.params.symmetric else [(-1, (Operand.of(form.params.zero_point),))]
@@ -198,7 +198,7 @@ class LinalgEmitter:
 
     def materialize(self, form: AccumForm, node: Node, context: BuildContext) -> Value:
         """The float value of a form, for users that stay in float."""
-        accumulators, epilogue = self._epilogue(form, context)
+        accumulators, epilogue = self._epilogue(form, context, stored=False)
         epilogue.element = form.element
         outs = list(node.op.operands)[-1] if node.op.name.startswith("linalg.") else None
         value = self._emit(epilogue, form, accumulators, context, outs)
@@ -206,17 +206,19 @@ class LinalgEmitter:
             value = self.move(layout, [value], form.element, None)
         return value
 
-    def _epilogue(self, form: AccumForm, context: BuildContext) -> tuple[Accumulators, Epilogue]:
+    def _epilogue(self, form: AccumForm, context: BuildContext, stored: bool) -> tuple[Accumulators, Epilogue]:
         accumulators: Accumulators = context.build(form.decision)
         planned = accumulators.planned
         rank = len(planned.out_loops)
-        epilogue = Epilogue(rank)
+        epilogue = Epilogue(rank, compute="f64" if form.element == "f64" else "f32")
         epilogue.factors = multiply_out(
             [self._over_dims(planned, s.params.scale) for s in (planned.lhs, planned.rhs)], rank
         )
         if not accumulators.corrected:
             epilogue.corrections = self._corrections(planned, context)
-        simplify_corrections(epilogue, planned.raw_bound < EXACT_IN_FLOAT and planned.blocked is None)
+        # A float result keeps its corrections in integers: what is zero then comes out as exactly zero.
+        fold = stored and planned.raw_bound < EXACT_IN_FLOAT and planned.blocked is None
+        simplify_corrections(epilogue, fold)
         if planned.blocked is not None:
             accumulators, epilogue = self._sum_blocks(accumulators, epilogue, context)
         with_steps(epilogue, form.steps, context.constants.read)
@@ -270,7 +272,7 @@ class LinalgEmitter:
         planned = accumulators.planned
         rank = epilogue.rank
         outer = planned.out_loops[:-1]
-        compute = "f32"
+        compute = epilogue.compute
         extents = out_extents(planned.extents, outer)
         empty = self.builder.empty(None, extents, compute, context.sizes(planned.node.init))
         init = self.builder.fill_tensor(self.builder.constant(f"0.0 : {compute}"), empty)
@@ -282,7 +284,7 @@ class LinalgEmitter:
 
         all_maps = [affine_map(rank, identity(rank)), *maps, affine_map(rank, identity(rank)[:-1])]
         value = self.builder.generic([accumulators.value, *inputs], init, all_maps, "p" * (rank - 1) + "r", body)
-        return Accumulators(planned, value, True), Epilogue(rank - 1)
+        return Accumulators(planned, value, True), Epilogue(rank - 1, compute=compute)
 
     def _emit(
         self, epilogue: Epilogue, form: AccumForm, accumulators: Accumulators, context: BuildContext, outs: Any
@@ -293,8 +295,8 @@ class LinalgEmitter:
         bindings = self.builder.bindings
         extents = bindings.extents(source.type)
         result = self.builder.tensor(extents, epilogue.element)
-        compute = "f64" if form.element == "f64" else "f32"
-        from_element = "f32" if planned.blocked is not None else f"i{planned.bits}"
+        compute = epilogue.compute
+        from_element = compute if planned.blocked is not None else f"i{planned.bits}"
         if from_element == epilogue.element and not (epilogue.bias or epilogue.steps or epilogue.factors):
             return source
         if outs is not None and outs.type == result:
@@ -343,7 +345,8 @@ class LinalgEmitter:
                 continue
             if operand.array is not None:
                 floating = operand.array.dtype.kind == "f"
-                array = operand.array.astype(np.float32 if floating else np.int64)
+                real = np.float64 if epilogue.compute == "f64" else np.float32
+                array = operand.array.astype(real if floating else np.int64)
                 if not floating and np.array_equal(array, array.astype(np.int32)):
                     array = array.astype(np.int32)
                 add(_key(operand), self.builder.dense_constant(array), operand.index)

@@ -38,7 +38,7 @@ class Side:
         zero = self.params.zero_point.data
         if zero is None:
             return low - high, high - low
-        return low - int(zero.max(initial=0)), high - int(zero.min(initial=0)) if zero.size else high
+        return (low, high) if not zero.size else (low - int(zero.max()), high - int(zero.min()))
 
 
 @dataclass(frozen=True, eq=False)
