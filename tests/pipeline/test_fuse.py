@@ -293,7 +293,6 @@ def test_disabled_fusions_are_not_used(parse: Parse) -> None:
     assert module.operation.verify()
 
 
-@pytest.mark.xfail(reason="without qfuse.dequantize nothing is read as dequantized", strict=True)
 def test_a_chosen_fusion_alone_is_used(parse: Parse) -> None:
     """`fusions` names what may be used; reading dequantizes is not a choice."""
     report = qfuse.fuse(parse(samples.LINEAR), fusions=["qfuse.contraction"])
