@@ -55,18 +55,60 @@ def identity(rank: int) -> Index:
 
 
 def _make(const: int, terms: dict[Atom, int]) -> Linear:
-    for atom in [a for a in terms if a.kind == "/"]:
-        # c * (x floordiv d) + (c / d) * (x mod d)  ==  (c / d) * x
-        coefficient = terms.get(atom, 0)
-        rest = Atom("%", 0, atom.arg, atom.divisor)
-        part = terms.get(rest, 0)
-        if part == 0 or coefficient != part * atom.divisor or atom.arg is None:
-            continue
-        del terms[atom], terms[rest]
-        const += part * atom.arg.const
-        for inner, factor in atom.arg.terms:
-            terms[inner] = terms.get(inner, 0) + part * factor
+    if any(atom.kind != "d" for atom in terms):
+        const, terms = _merged(const, terms)
     return Linear(const, tuple(sorted((a, c) for a, c in terms.items() if c)))
+
+
+def _merged(const: int, terms: dict[Atom, int]) -> tuple[int, dict[Atom, int]]:
+    """Takes remainders together with what they are the remainders of.
+
+    m * (x floordiv m) + x mod m  ==  x        and        m * (x floordiv m mod k) + x mod m  ==  x mod (m * k)
+    """
+    for atom, factor in list(terms.items()):
+        if atom.kind != "%" or not factor or atom.arg is None:
+            continue
+        quotient = floordiv(atom.arg, atom.divisor, ())
+        parts = [(a, c) for a, c in quotient.terms if a.kind == "/"]
+        if parts and all(terms.get(a) == factor * atom.divisor * c for a, c in parts):
+            whole = _plain_sum((atom.arg, factor), (quotient, -factor * atom.divisor))
+        else:
+            other = _finer_remainder(atom, factor, terms)
+            if other is None:
+                continue
+            inner, finer = other
+            rest = _plain_sum((atom.arg, inner.divisor), (Linear(0, ((inner, 1),)), -inner.divisor))
+            assert inner.arg is not None
+            joined = mod(plus(rest, inner.arg), inner.divisor * atom.divisor, ())
+            finer_factor = factor // inner.divisor
+            whole = _plain_sum((joined, finer_factor), (Linear(0, ((finer, 1),)), -finer_factor))
+        left = Linear(const, tuple((a, c) for a, c in terms.items() if a != atom))
+        sum_ = _plain_sum((left, 1), (whole, 1))
+        return _merged(sum_.const, dict(sum_.terms))
+    return const, terms
+
+
+def _finer_remainder(atom: Atom, factor: int, terms: Mapping[Atom, int]) -> tuple[Atom, Atom] | None:
+    """For `x floordiv m mod k`: the quotient in it, and the term that is `x mod m` with the factor that fits."""
+    assert atom.arg is not None
+    for inner, coefficient in atom.arg.terms:
+        if inner.kind != "/" or coefficient != 1 or factor % inner.divisor:
+            continue
+        finer = Atom("%", 0, inner.arg, inner.divisor)
+        if terms.get(finer) == factor // inner.divisor:
+            return inner, finer
+    return None
+
+
+def _plain_sum(*parts: tuple[Linear, int]) -> Linear:
+    """A sum of multiples, with nothing taken together beyond equal terms."""
+    const = 0
+    terms: dict[Atom, int] = {}
+    for part, factor in parts:
+        const += factor * part.const
+        for atom, coefficient in part.terms:
+            terms[atom] = terms.get(atom, 0) + factor * coefficient
+    return Linear(const, tuple((a, c) for a, c in terms.items() if c))
 
 
 def plus(a: Linear, b: Linear) -> Linear:
@@ -120,7 +162,7 @@ def _coarser(a: Linear, divisor: int, extents: Extents) -> tuple[int, Linear, Li
             continue
         whole, part = _split(a, step)
         span = bounds(part, extents)
-        if span is not None and 0 <= span[0] and span[1] < step:
+        if span is not None and span[0] >= 0 and span[1] < step:
             return step, whole, part
     return None
 
@@ -137,6 +179,16 @@ def floordiv(a: Linear, divisor: int, extents: Extents) -> Linear:
     if coarse is not None:
         step, whole, _ = coarse
         return plus(quotient, floordiv(whole, divisor // step, extents))
+    for atom, coefficient in rest.terms:
+        if atom.kind == "/" and coefficient == 1 and atom.arg is not None:
+            # (y + x floordiv m) floordiv d  ==  (m * y + x) floordiv (m * d)
+            others = _plain_sum((rest, atom.divisor), (Linear(0, ((atom, 1),)), -atom.divisor))
+            return plus(quotient, floordiv(plus(others, atom.arg), atom.divisor * divisor, extents))
+    if rest.const == 0 and len(rest.terms) == 1 and rest.terms[0][1] == 1:
+        atom = rest.terms[0][0]
+        if atom.kind == "%" and atom.arg is not None and atom.divisor % divisor == 0:
+            # x mod (d * k) floordiv d  ==  x floordiv d mod k
+            return plus(quotient, mod(floordiv(atom.arg, divisor, extents), atom.divisor // divisor, extents))
     return plus(quotient, Linear(0, ((Atom("/", 0, rest, divisor), 1),)))
 
 
@@ -152,6 +204,11 @@ def mod(a: Linear, divisor: int, extents: Extents) -> Linear:
     if coarse is not None:
         step, whole, part = coarse
         return plus(times(mod(whole, divisor // step, extents), step), part)
+    for atom, coefficient in rest.terms:
+        if atom.kind == "%" and atom.arg is not None and coefficient * atom.divisor % divisor == 0:
+            # (y + c * (x mod m)) mod d  ==  (y + c * x) mod d  when d divides c * m
+            others = _plain_sum((rest, 1), (Linear(0, ((atom, 1),)), -coefficient))
+            return mod(plus(others, times(atom.arg, coefficient)), divisor, extents)
     return Linear(0, ((Atom("%", 0, rest, divisor), 1),))
 
 
@@ -166,7 +223,22 @@ def substitute(a: Linear, replacement: Sequence[Linear] | Mapping[int, Linear], 
             inner = substitute(atom.arg, replacement, extents)
             part = (floordiv if atom.kind == "/" else mod)(inner, atom.divisor, extents)
         result = plus(result, times(part, coefficient))
-    return result
+    return _settled(result, extents)
+
+
+def _settled(a: Linear, extents: Extents) -> Linear:
+    """What the extents make of remainders that were taken together without knowing them."""
+    for _ in range(4):
+        for atom, factor in a.terms:
+            if atom.kind != "%" or atom.arg is None:
+                continue
+            known = mod(atom.arg, atom.divisor, extents)
+            if known.terms != ((atom, 1),):
+                a = plus(_plain_sum((a, 1), (Linear(0, ((atom, 1),)), -factor)), times(known, factor))
+                break
+        else:
+            break
+    return a
 
 
 def compose(outer: Index, inner: Index, extents: Extents) -> Index:
