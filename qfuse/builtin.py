@@ -5,6 +5,7 @@ from __future__ import annotations
 from qfuse.cost.target import OPERANDS, Target
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.contraction import FuseContraction
+from qfuse.fusions.convolution import FuseConvolution
 from qfuse.fusions.dequantize import ReadDequantize
 from qfuse.fusions.epilogue import (
     CancelRequantize,
@@ -15,6 +16,7 @@ from qfuse.fusions.epilogue import (
     FuseRescale,
 )
 from qfuse.fusions.layout import MoveLayout
+from qfuse.fusions.reduction import FuseMaximum, FuseSum
 from qfuse.fusions.respell import RespellQuantize
 
 
@@ -24,6 +26,9 @@ def fusions() -> list[Fusion]:
         ReadDequantize(),
         MoveLayout(),
         FuseContraction(),
+        FuseConvolution(),
+        FuseSum(),
+        FuseMaximum(),
         ExtendEpilogue(),
         ExtendCast(),
         FuseRequantize(),

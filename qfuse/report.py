@@ -20,6 +20,7 @@ from qfuse.matchers.nodes import (
     Node,
     Opaque,
     Quantize,
+    Reduction,
 )
 
 VERSION = 1
@@ -150,7 +151,7 @@ def collect(
     carried_out = set(live)
     inside = {o.results[0] for n in nodes if isinstance(n, Contraction) for o in n.through if _has_one_user(o)}
     steps = _quantize_steps(env, nodes)
-    counted: list[tuple[Contraction, bool]] = []
+    counted: list[tuple[Contraction | Reduction, bool]] = []
     report.quantization_found = False
     for node in nodes:
         decision = env.decisions.get(node.result)
@@ -160,7 +161,7 @@ def collect(
         if decision is not None and decision in carried_out:
             if decision.fusion.listed:
                 report.applied.append(applied_entry(bindings, decision, function))
-            if isinstance(node, Contraction):
+            if isinstance(node, Contraction | Reduction):
                 counted.append((node, True))
             continue
         if isinstance(node, Contraction) and node.integer:
@@ -168,7 +169,7 @@ def collect(
             report.already_integer.append({**_place(bindings, node, function), "macs": macs(node)})
             counted.append((node, True))
             continue
-        if isinstance(node, Contraction) and not isinstance(node, Convolution) and _all_stored(node, env):
+        if isinstance(node, Contraction | Reduction) and _all_stored(node, env):
             counted.append((node, False))
         if node.result in inside:
             continue
@@ -178,8 +179,8 @@ def collect(
             report.missed.append({**place, "reason": reason.reason, "hint": reason.hint})
     _results(report, env, live, floats)
     done = [n for n, integer in counted if integer]
-    every = [macs(n) for n, _ in counted]
-    some = [macs(n) for n in done]
+    every = [macs(n) for n, _ in counted if isinstance(n, Contraction)]
+    some = [macs(n) for n in done if isinstance(n, Contraction)]
     report.summary = {
         "quantized_compute_ops": len(counted),
         "integer_ops": len(done),
@@ -208,8 +209,9 @@ def _results(report: Report, env: Environment, live: Sequence[Decision], floats:
             entry["exactness"] = " and ".join(sorted(classes[id(decision)]))
 
 
-def _all_stored(node: Contraction, env: Environment) -> bool:
-    return all(isinstance(env.form(v), StoredForm) for v in (node.lhs, node.rhs))
+def _all_stored(node: Contraction | Reduction, env: Environment) -> bool:
+    operands = (node.operand,) if isinstance(node, Reduction) else (node.lhs, node.rhs)
+    return all(isinstance(env.form(v), StoredForm) for v in operands)
 
 
 def _quantize_steps(env: Environment, nodes: Sequence[Node]) -> set[Value]:
@@ -247,13 +249,14 @@ def _missed(
     operands = [v for v in node.op.operands if isinstance(env.form(v), StoredForm)]
     if not operands:
         return None
-    if isinstance(node, Convolution):
-        return Refusal("no fusion is registered for convolutions")
     if isinstance(node, Contraction):
-        return Refusal("no registered fusion takes this contraction", "enable qfuse.contraction")
+        kind = "convolution" if isinstance(node, Convolution) else "contraction"
+        return Refusal(f"no registered fusion takes this {kind}", f"enable qfuse.{kind}")
     what = node.kind if isinstance(node, Opaque) else _described(node)
     return Refusal(f"no fusion is registered for {what} on dequantized values")
 
 
 def _described(node: Node) -> str:
+    if isinstance(node, Reduction):
+        return f"a {node.kind} over {'windows' if len(node.index) and any(len(e.terms) > 1 for e in node.index) else 'dimensions'}"
     return f"elementwise {node.scalar.op}" if isinstance(node, Elementwise) else type(node).__name__.lower()

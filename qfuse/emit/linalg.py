@@ -19,10 +19,11 @@ from qfuse.emit.epilogue import (
     with_steps,
 )
 from qfuse.emit.named import named_contraction
+from qfuse.emit.reduction import pool, window_carrier
 from qfuse.emit.rounding import round_in_float, round_to_integer
-from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, PlannedRequantize, PlannedRescale, Side
+from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, PlannedPooling, PlannedRequantize, PlannedRescale, Side
 from qfuse.graph import AccumForm, Array, Step
-from qfuse.indexing import Index, affine_map, as_dim, compose, identity
+from qfuse.indexing import Index, affine_map, as_dim, compose, dims_of_index, identity, substitute
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Node
 from qfuse.matchers.rounding import MAGIC_LIMIT
@@ -58,9 +59,9 @@ class LinalgEmitter:
     def accumulate(self, planned: PlannedContraction, context: BuildContext) -> Accumulators:
         """The integer sum of products of a planned contraction."""
         lhs = self._operand(planned, planned.lhs, context)
-        rhs = self._operand(planned, planned.rhs, context)
+        rhs = lhs if planned.unit else self._operand(planned, planned.rhs, context)
         sizes = context.sizes(planned.node.init)
-        if self.options.spelling == "named":
+        if self.options.spelling == "named" and not planned.unit:
             named = named_contraction(self.builder, planned, lhs, rhs, sizes)
             if named is not None:
                 return Accumulators(planned, *named)
@@ -113,6 +114,9 @@ class LinalgEmitter:
         out = tuple(identity(rank)[d] for d in planned.out_loops)
         iterators = "".join("r" if d in planned.reduction else "p" for d in range(rank))
 
+        if planned.unit:
+            return self.add_up(planned, lhs, init, iterators)
+
         def body(inner: Body, args: Sequence[Value]) -> Value:
             a = self.extend(inner, args[0], planned.lhs.storage.bits, planned.lhs.storage.signed, wide)
             b = self.extend(inner, args[1], planned.rhs.storage.bits, planned.rhs.storage.signed, wide)
@@ -120,6 +124,26 @@ class LinalgEmitter:
 
         maps = [affine_map(rank, i) for i in (planned.lhs.index, planned.rhs.index, out)]
         return self.builder.generic([lhs, rhs], init, maps, iterators, body)
+
+    def add_up(self, planned: PlannedContraction, value: Value, init: Value, iterators: str) -> Value:
+        """The integer sum of one operand over the reduction."""
+        rank = len(planned.extents)
+        storage = planned.lhs.storage
+        wide = f"i{planned.bits}"
+        out = tuple(identity(rank)[d] for d in planned.out_loops)
+        carrier, carried = window_carrier(self.builder, planned.extents, [planned.lhs.index], out)
+
+        def body(inner: Body, args: Sequence[Value]) -> Value:
+            return inner.op(
+                "arith.addi", wide, args[-1], self.extend(inner, args[0], storage.bits, storage.signed, wide)
+            )
+
+        maps = [affine_map(rank, i) for i in (planned.lhs.index, *carried, out)]
+        return self.builder.generic([value, *carrier], init, maps, iterators, body)
+
+    def pool(self, planned: PlannedPooling, context: BuildContext) -> Value:
+        """The maximum or minimum of stored integers over windows or dimensions."""
+        return pool(self.builder, planned, context)
 
     @staticmethod
     def extend(inner: Body, value: Value, bits: int, signed: bool, wide: str) -> Value:
@@ -130,32 +154,35 @@ class LinalgEmitter:
 
     def row_sum(self, planned: PlannedContraction, side: Side, context: BuildContext) -> Operand:
         """`sum q` over the reduction of one operand, over the accumulators' dimensions."""
-        kept = [d for d in planned.out_loops if d in dims_in(side.index)]
+        used = dims_of_index(side.index)
+        kept = [d for d in planned.out_loops if d in used]
         to_dims = loops_to_dims(planned.out_loops, len(planned.extents))
         index = tuple(to_dims[d] for d in kept)
         if side.array is not None:
             return Operand(index, _sum_constant(side, planned.reduction, kept))
-        loops = sorted(dims_in(side.index))
+        loops = sorted(used)
         rank = len(loops)
-        renumber = {loop: i for i, loop in enumerate(loops)}
         dims = identity(rank)
-        read = tuple(dims[renumber[d]] for d in dims_in(side.index))
-        written = tuple(dims[renumber[d]] for d in kept)
+        renumbered = {loop: dims[i] for i, loop in enumerate(loops)}
+        read = tuple(substitute(e, renumbered, ()) for e in side.index)
+        written = tuple(renumbered[d] for d in kept)
         value = self._operand(planned, side, context)
         wide = f"i{planned.bits}"
+        dynamic = [d for d in planned.out_loops if planned.extents[d] is None]
+        size_of = dict(zip(dynamic, context.sizes(planned.node.init), strict=False))
         extents = out_extents(planned.extents, kept)
-        source_dims = dims_in(side.index)
-        sizes = [self.builder.dim(value, source_dims.index(d)) for d in kept if planned.extents[d] is None]
-        empty = self.builder.empty(None, extents, wide, sizes)
+        empty = self.builder.empty(None, extents, wide, [size_of[d] for d in kept if d in size_of])
         init = self.builder.fill_tensor(self.builder.constant(f"0 : {wide}"), empty)
+        carrier, carried = window_carrier(self.builder, out_extents(planned.extents, loops), [read], written)
 
         def body(inner: Body, args: Sequence[Value]) -> Value:
             extended = self.extend(inner, args[0], side.storage.bits, side.storage.signed, wide)
-            return inner.op("arith.addi", wide, args[1], extended)
+            return inner.op("arith.addi", wide, args[-1], extended)
 
         iterators = "".join("r" if d in planned.reduction else "p" for d in loops)
-        maps = [affine_map(rank, read), affine_map(rank, written)]
-        return Operand(index, value=self.builder.generic([value], init, maps, iterators, body), element=wide)
+        maps = [affine_map(rank, i) for i in (read, *carried, written)]
+        total = self.builder.generic([value, *carrier], init, maps, iterators, body)
+        return Operand(index, value=total, element=wide)
 
     # -- epilogue ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from qfuse._mlir import Builder, Value
 from qfuse.emit.base import out_extents
 from qfuse.emit.spec import PlannedContraction, Side
 from qfuse.indexing import Index, affine_map, as_dim, dims_of_index, identity
+from qfuse.matchers.nodes import Convolution
 
 
 def named_contraction(
@@ -22,6 +23,8 @@ def named_contraction(
     if not (planned.lhs.storage.signed and planned.rhs.storage.signed):
         return None
     wide = f"i{planned.bits}"
+    if isinstance(planned.node, Convolution):
+        return _convolution(builder, planned, lhs, rhs, sizes)
     loops = _matmul_loops(planned)
     init = builder.empty(None, out_extents(planned.extents, planned.out_loops), wide, sizes)
     init = builder.fill_tensor(builder.constant(f"0 : {wide}"), init)
@@ -45,6 +48,22 @@ def named_contraction(
     attributes = {"indexing_maps": builder.attribute("[" + ", ".join(maps) + "]")}
     name = "linalg.batch_matmul" if batched else "linalg.matmul"
     return builder.named_linalg(name, [lhs, rhs, init], 2, init.type, attributes), False
+
+
+def _convolution(
+    builder: Builder, planned: PlannedContraction, lhs: Value, rhs: Value, sizes: Sequence[Value]
+) -> tuple[Value, bool] | None:
+    """The named convolution of the float one on integers, when its operands are read as there."""
+    node = planned.node
+    assert isinstance(node, Convolution)
+    same = planned.lhs.index == node.lhs_index and planned.rhs.index == node.rhs_index
+    if node.op.name == "linalg.generic" or not same or list(node.op.operands)[:2] != [node.lhs, node.rhs]:
+        return None
+    wide = f"i{planned.bits}"
+    init = builder.empty(None, out_extents(planned.extents, planned.out_loops), wide, sizes)
+    init = builder.fill_tensor(builder.constant(f"0 : {wide}"), init)
+    attributes = {n: node.op.attributes[n] for n in ("strides", "dilations") if n in node.op.attributes}
+    return builder.named_linalg(node.op.name, [lhs, rhs, init], 2, init.type, attributes), False
 
 
 def _symmetric(planned: PlannedContraction) -> bool:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from qfuse.graph import AccumForm, Array, StoredForm
 from qfuse.indexing import Extents, Index
-from qfuse.matchers.nodes import Contraction
+from qfuse.matchers.layout import Layout
+from qfuse.matchers.nodes import Contraction, Reduction
 from qfuse.qparams import QuantParams, StorageType
 
 #: Below this the conversion of an i32 accumulator to f32 is exact.
@@ -53,12 +54,13 @@ class PlannedContraction:
         reduction: loops that are summed over in integers.
         blocked: `(loop, block size)` of the split reduction loop, or None. The appended loop is the last.
         out_loops: loops of the accumulators' dimensions, in order (with blocks the last is the block loop).
+        unit: whether the second operand is all ones (a sum): only its shape is read.
         bits: accumulator width.
         bound: greatest absolute value of the corrected sum.
         raw_bound: the same before the zero point corrections.
     """
 
-    node: Contraction
+    node: Contraction | Reduction
     lhs: Side
     rhs: Side
     extents: Extents
@@ -68,6 +70,24 @@ class PlannedContraction:
     bits: int
     bound: int
     raw_bound: int
+    unit: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedPooling:
+    """A maximum or minimum over windows or dimensions of stored integers.
+
+    Attributes:
+        node: the reduction.
+        form: the integers; pads of infinities are read through.
+        storage: their type.
+        pad: the layout operation that pads with an infinity, or None.
+    """
+
+    node: Reduction
+    form: StoredForm
+    storage: StorageType
+    pad: Layout | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from qfuse.indexing import (
     to_affine,
 )
 from qfuse.matchers.contraction import loop_extent
-from qfuse.matchers.nodes import Contraction, Convolution, Node
+from qfuse.matchers.nodes import Contraction, Convolution, Node, Reduction
 from qfuse.matchers.scalar import Scalar
 from qfuse.qparams import Param
 
@@ -71,7 +71,7 @@ class FuseContraction(Fusion):
         extents = env.bindings.extents(node.result.type)
         element = env.bindings.element_name(node.result.type)
         decision = Decision(self, node, "reassociated", payload=planned, needs=(stored[0].q, stored[1].q))
-        steps = _init_steps(node, element, extents, env)
+        steps = init_steps(node, element, extents, env)
         decision.form = AccumForm(decision, steps, (), identity(len(extents)), extents, element)
         decision.detail = {
             "lhs": str(stored[0].params),
@@ -87,7 +87,7 @@ class FuseContraction(Fusion):
         return context.emitter.accumulate(decision.payload, context)  # type: ignore[attr-defined]
 
 
-def _init_steps(node: Contraction, element: str, extents: Extents, env: Environment) -> tuple[Step, ...]:
+def init_steps(node: Contraction | Reduction, element: str, extents: Extents, env: Environment) -> tuple[Step, ...]:
     """What the contraction accumulates into, as an addition; nothing for zeros."""
     leaf = Scalar("elem", element, payload=(node.init, identity(len(extents))))
     for _ in range(8):
@@ -106,13 +106,21 @@ def _plan(
     node: Contraction, lhs_form: StoredForm, rhs_form: StoredForm, env: Environment
 ) -> PlannedContraction | Refusal:
     loops = node.extents
-    lhs = _side(lhs_form, node.lhs_index, loops, env)
-    rhs = _side(rhs_form, node.rhs_index, loops, env)
+    lhs = side_of(lhs_form, node.lhs_index, loops, env)
+    rhs = side_of(rhs_form, node.rhs_index, loops, env)
     for role, side in (("lhs", lhs), ("rhs", rhs)):
-        if permutation_of(side.index, len(loops)) is None:
+        if permutation_of(side.index, len(loops)) is None and not (role == "lhs" and isinstance(node, Convolution)):
             return Refusal(f"{role} is read at {_printed(side.index)}, which is not a list of loops")
-    if dims_of_index(node.lhs_index) & dims_of_index(node.rhs_index) & set(node.reduction) != set(node.reduction):
+    if not dims_of_index(node.lhs_index) & dims_of_index(node.rhs_index) >= set(node.reduction):
         return Refusal("a reduction loop is not read by both operands")
+    return plan_sum(node, lhs, rhs, env)
+
+
+def plan_sum(
+    node: Contraction | Reduction, lhs: Side, rhs: Side, env: Environment, unit: bool = False
+) -> PlannedContraction | Refusal:
+    """Decides blocks and accumulators of a sum of products; with `unit` of a sum."""
+    loops = node.extents
     out_loops = tuple(d for d in (as_dim(e) for e in node.out_index) if d is not None)
     extents, reduction, blocked = loops, node.reduction, None
     varying = _blocks(lhs, rhs, node.reduction, loops)
@@ -127,7 +135,7 @@ def _plan(
     if size is None:
         return Refusal("the reduction size is dynamic and no bound is given", "give one with the option max_reduction")
     bound, raw = _bounds(lhs, rhs, reduction, size)
-    planned = PlannedContraction(node, lhs, rhs, extents, reduction, blocked, out_loops, 0, bound, raw)
+    planned = PlannedContraction(node, lhs, rhs, extents, reduction, blocked, out_loops, 0, bound, raw, unit)
     return _choose_accumulator(planned, env)
 
 
@@ -139,7 +147,7 @@ def _choose_accumulator(planned: PlannedContraction, env: Environment) -> Planne
     narrow = widths[-1]
     reason = f"the accumulator can reach {planned.bound}, which does not fit {' or '.join(f'i{w}' for w in widths)}"
     hint = "use narrower storage, a smaller reduction or a target with wider accumulators"
-    if not env.target.split_reduction or planned.blocked is not None or len(planned.reduction) != 1:
+    if not env.target.split_reduction or planned.blocked is not None or len(planned.reduction) != 1 or planned.unit:
         return Refusal(reason, hint)
     loop = planned.reduction[0]
     extent = planned.extents[loop]
@@ -156,7 +164,7 @@ def _choose_accumulator(planned: PlannedContraction, env: Environment) -> Planne
     )  # fmt: skip
 
 
-def _side(form: StoredForm, index: Index, loops: Extents, env: Environment) -> Side:
+def side_of(form: StoredForm, index: Index, loops: Extents, env: Environment) -> Side:
     params = form.params.over(index, loops)
     stored_index = compose(form.index, index, loops)
     return Side(form, stored_index, params, form.params.storage, env.array(form.q, form.params.storage))
@@ -253,7 +261,7 @@ def _bounds(lhs: Side, rhs: Side, reduction: tuple[int, ...], size: int) -> tupl
 
 def _absolute_sums(side: Side, reduction: tuple[int, ...]) -> tuple[int, int] | None:
     """Greatest `sum |q - z|` and `sum |q|` over the reduction of a constant operand."""
-    if side.array is None or not side.array.size:
+    if side.array is None or not side.array.size or None in map(as_dim, side.index):
         return None
     axes = tuple(i for i, e in enumerate(side.index) if as_dim(e) in reduction)
     wide = side.array.astype(np.int32 if side.storage.bits <= 16 else np.int64)

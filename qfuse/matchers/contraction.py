@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qfuse._mlir import Operation, Value
-from qfuse.indexing import Extents, Index, as_dim, dims_of_index, permutation_of
-from qfuse.matchers.nodes import Contraction, Convolution, Node, Opaque
+from qfuse.indexing import Extents, Index, Linear, as_dim, constant, dim, dims_of_index, permutation_of
+from qfuse.matchers.nodes import Contraction, Convolution, Node, Opaque, Reduction
 from qfuse.matchers.scalar import LinalgView, Scalar, ScalarReader
 
 _CASTS = ("extf", "truncf")
@@ -20,22 +20,25 @@ class _Factor:
 
 
 def match_reduction(reader: ScalarReader, view: LinalgView) -> Node:
-    """A structured operation with reduction loops as a `Contraction`, a `Convolution` or an `Opaque` reduction."""
+    """A structured operation with reduction loops as a `Contraction`, `Convolution` or `Reduction`, else `Opaque`."""
     op = view.op
     result = op.results[0]
     opaque = Opaque(op, result, "pooling" if _has_window(view) else "reduction")
     if len(op.results) != 1 or len(view.inits) != 1:
         return opaque
     body = reader.body(view)
-    out_index = view.structure.maps[len(view.inputs)]
-    if body is None or permutation_of(out_index, len(view.extents)) is None:
+    out_index, extents = _whole_result(view.structure.maps[len(view.inputs)], view.extents)
+    if body is None or permutation_of(out_index, len(extents)) is None:
         return opaque
+    simple = _simple(body[0])
+    if simple is not None and simple[0] != "sum":
+        return _reduction(view, out_index, extents, *simple)
     product = _added_to_init(body[0])
     if product is None:
         return opaque
     product, through = _behind_layouts(reader, product, view.extents)
-    if through and _has_window(view):
-        return opaque  # the sum over a window of a product, not a sliding product
+    if simple is not None and (not through or _has_window(view)):
+        return _reduction(view, out_index, extents, *simple)
     integer = product.op == "muli"
     if product.op not in ("mul", "muli"):
         return opaque
@@ -51,9 +54,41 @@ def match_reduction(reader: ScalarReader, view: LinalgView) -> Node:
         lhs, rhs = rhs, lhs
     kind = Convolution if _is_window(lhs.index) else Contraction
     return kind(
-        op, result, lhs.value, rhs.value, view.inits[0], lhs.index, rhs.index, out_index, view.extents,
+        op, result, lhs.value, rhs.value, view.inits[0], lhs.index, rhs.index, out_index, extents,
         reduction, integer, through,
     )  # fmt: skip
+
+
+def _simple(scalar: Scalar) -> tuple[str, Scalar] | None:
+    """`(kind, element)` of a float sum, maximum or minimum of an element with what was accumulated, or None."""
+    kind = {"add": "sum", "max": "max", "min": "min"}.get(scalar.op)
+    if kind is None or len(scalar.args) != 2:
+        return None
+    for position in (0, 1):
+        element = scalar.args[1 - position]
+        while element.op == "extf":
+            element = element.args[0]
+        if scalar.args[position].op == "init" and element.op == "elem" and element.type.startswith(("f", "bf")):
+            return kind, element
+    return None
+
+
+def _whole_result(out_index: Index, extents: Extents) -> tuple[Index, Extents]:
+    """A result that keeps reduced dimensions (written at 0) has a loop of extent 1 for each of them."""
+    written: list[Linear] = []
+    for expr in out_index:
+        if expr == constant(0):
+            expr = dim(len(extents))
+            extents = (*extents, 1)
+        written.append(expr)
+    return tuple(written), extents
+
+
+def _reduction(view: LinalgView, out_index: Index, extents: Extents, kind: str, element: Scalar) -> Node:
+    operand, index = element.payload
+    op = view.op
+    reduction = view.structure.reduction
+    return Reduction(op, op.results[0], kind, operand, view.inits[0], index, out_index, extents, reduction)
 
 
 def _behind_layouts(reader: ScalarReader, product: Scalar, extents: Extents) -> tuple[Scalar, tuple[Operation, ...]]:

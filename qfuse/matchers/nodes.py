@@ -107,6 +107,29 @@ class Convolution(Contraction):
 
 
 @dataclass(frozen=True, eq=False)
+class Reduction(Node):
+    """`result[out] = init[out] combined with operand[index]` over the reduction loops: sums, maxima, minima, pooling.
+
+    Attributes:
+        kind: `sum`, `max` or `min`.
+        operand: the tensor that is reduced.
+        init: what is accumulated into.
+        index: of the operand, over the loops.
+        out_index: over the loops (distinct parallel loops).
+        extents: of the loops.
+        reduction: loops that are reduced over.
+    """
+
+    kind: str
+    operand: Value
+    init: Value
+    index: Index
+    out_index: Index
+    extents: Extents
+    reduction: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Elementwise(Node):
     """An elementwise operation: the expression of one element over the result's dimensions."""
 

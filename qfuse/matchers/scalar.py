@@ -41,9 +41,7 @@ _DEPTH = 64
 _GREATER = {2, 3, 9, 10}  # arith.cmpf predicates ogt, oge, ugt, uge
 _LESS = {4, 5, 11, 12}  # olt, ole, ult, ule
 #: Named operations whose bodies follow from their name and element types.
-_FIXED_BODY = frozenset(
-    f"linalg.{name}" for name in ("fill", "transpose", "broadcast", "matmul", "batch_matmul")
-)
+_FIXED_BODY = frozenset(f"linalg.{name}" for name in ("fill", "transpose", "broadcast", "matmul", "batch_matmul"))
 #: One-result operations whose result has the type of their first operand, and those whose meaning depends on an
 #: attribute.
 _SAME_TYPE = frozenset(

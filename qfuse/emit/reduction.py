@@ -1,0 +1,63 @@
+"""Spells integer reductions over windows and dimensions in linalg."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qfuse._mlir import Body, Builder, Extents, Value
+from qfuse.emit.base import BuildContext, out_extents
+from qfuse.emit.spec import PlannedPooling
+from qfuse.indexing import Index, affine_map, as_dim, dims_of_index, identity
+
+_NAMES = {("max", True): "maxsi", ("min", True): "minsi", ("max", False): "maxui", ("min", False): "minui"}
+
+
+def window_carrier(
+    builder: Builder, extents: Extents, read: Sequence[Index], written: Index
+) -> tuple[list[Value], list[Index]]:
+    """An operand that only gives loops an extent: those that no operand is read at by themselves.
+
+    Returns the operand and its index, or nothing when every loop has an operand that gives its extent.
+    """
+    known = {as_dim(e) for index in (*read, written) for e in index}
+    missing = [d for d in range(len(extents)) if d not in known]
+    if not missing:
+        return [], []
+    dims = identity(len(extents))
+    shape = builder.empty(None, out_extents(extents, missing), "i8")
+    return [shape], [tuple(dims[d] for d in missing)]
+
+
+def pool(builder: Builder, planned: PlannedPooling, context: BuildContext) -> Value:
+    """The maximum or minimum of stored integers."""
+    node, storage = planned.node, planned.storage
+    neutral = storage.min if node.kind == "max" else storage.max
+    element = storage.mlir
+    if planned.pad is not None:
+        source = context.read(planned.form.q, planned.form.index, planned.form.params.extents)
+        value, index = context.emitter.move(planned.pad, [source], element, neutral), node.index
+    else:
+        value, index = context.stored(planned.form), node.index
+    rank = len(node.extents)
+    out = builder.bindings.extents(node.result.type)
+    empty = builder.empty(None, out, element, context.sizes(node.init))
+    init = builder.fill_tensor(builder.constant(f"{_signless(neutral, storage.bits)} : {element}"), empty)
+    carrier, carried = window_carrier(builder, node.extents, [index], node.out_index)
+    name = f"arith.{_NAMES[node.kind, storage.signed]}"
+
+    def body(inner: Body, args: Sequence[Value]) -> Value:
+        return inner.op(name, element, args[0], args[-1])
+
+    iterators = "".join("r" if d in node.reduction else "p" for d in range(rank))
+    maps = [affine_map(rank, i) for i in (index, *carried, node.out_index)]
+    return builder.generic([value, *carrier], init, maps, iterators, body)
+
+
+def _signless(value: int, bits: int) -> int:
+    return value - (1 << bits) if value >= 1 << (bits - 1) else value
+
+
+def window_dims(index: Index) -> frozenset[int]:
+    """Loops that an index reads only as parts of sums."""
+    plain = {as_dim(e) for e in index}
+    return frozenset(d for d in dims_of_index(index) if d not in plain)

@@ -1,0 +1,147 @@
+"""Sums, means, average and maximum pooling of dequantized values.
+
+sum of (q - z) * s        =  s * (sum q - n z)          accumulators, like a contraction with ones
+max of (q - z) * s        =  s * (max q - z)            the integers' own maximum; parameters stay
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qfuse._mlir import Value
+from qfuse.emit.spec import PlannedPooling, Side
+from qfuse.fusions.base import Fusion
+from qfuse.fusions.contraction import init_steps, plan_sum, side_of
+from qfuse.graph import AccumForm, Decision, Environment, Folded, Made, Refusal, StoredForm
+from qfuse.indexing import Extents, Index, constant, dims_of_index, identity
+from qfuse.matchers.layout import Layout, match_layout
+from qfuse.matchers.nodes import Node, Reduction
+from qfuse.qparams import ONE, ZERO, QuantParams, StorageType
+
+
+class FuseSum(Fusion):
+    """Sums over dimensions or windows; a division behind joins the epilogue, so means and average pooling too."""
+
+    id = "qfuse.sum"
+    doc = "sum, mean and average pooling of a dequantized tensor -> integer sums"
+
+    def match(self, node: Node) -> bool:
+        """Sums."""
+        return isinstance(node, Reduction) and node.kind == "sum"
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Refuses scales that vary along the reduction and accumulators that may overflow."""
+        assert isinstance(node, Reduction)
+        form = env.form(node.operand)
+        if not isinstance(form, StoredForm):
+            return None
+        reason = env.target.refuses_operand("lhs", form.params)
+        if reason is not None:
+            return Refusal(reason, "use another target or quantize the operand as the target asks")
+        lhs = side_of(form, node.index, node.extents, env)
+        ones = _ones(node.reduction, node.extents)
+        if ones is None:
+            return Refusal("the reduction size is dynamic")
+        planned = plan_sum(node, lhs, ones, env, unit=True)
+        if isinstance(planned, Refusal):
+            return planned
+        if planned.blocked is not None:
+            return Refusal("the scale varies along the reduction")
+        extents = env.bindings.extents(node.result.type)
+        element = env.bindings.element_name(node.result.type)
+        decision = Decision(self, node, "reassociated", payload=planned, needs=(form.q,))
+        steps = init_steps(node, element, extents, env)
+        decision.form = AccumForm(decision, steps, (), identity(len(extents)), extents, element)
+        decision.detail = {
+            "input": str(form.params),
+            "accumulator": f"i{planned.bits}",
+            "accumulator_bound": planned.bound,
+        }
+        return decision
+
+    def build(self, decision: Decision, context: object) -> object:
+        """The accumulators, by the target's emitter."""
+        return context.emitter.accumulate(decision.payload, context)  # type: ignore[attr-defined]
+
+
+def _ones(reduction: tuple[int, ...], extents: Extents) -> Side | None:
+    """A second operand of ones over the reduction loops."""
+    sizes = [extents[d] for d in reduction]
+    if None in sizes:
+        return None
+    storage = StorageType(8, True)
+    array = np.ones([n or 0 for n in sizes], np.int8)
+    params = QuantParams(storage, 1, 1, ONE, ZERO, "f32", extents)
+    dims = identity(len(extents))
+    form = StoredForm(Folded(array), tuple(dims[d] for d in reduction), params, 1, 1)
+    return Side(form, tuple(dims[d] for d in reduction), params, storage, array)
+
+
+class FuseMaximum(Fusion):
+    """Maxima and minima over windows or dimensions: the integers' own, since a scale is positive."""
+
+    id = "qfuse.maximum"
+    doc = "max pooling, max and min of a dequantized tensor are taken on the integers"
+
+    def match(self, node: Node) -> bool:
+        """Maxima and minima."""
+        return isinstance(node, Reduction) and node.kind in ("max", "min")
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Refuses parameters that vary along the reduction and inits that are not the neutral infinity."""
+        assert isinstance(node, Reduction)
+        source, pad, index = _behind_padding(node, env)
+        form = env.form(source)
+        if not isinstance(form, StoredForm):
+            return None
+        neutral = float("-inf") if node.kind == "max" else float("inf")
+        start = init_steps(node, "f32", env.bindings.extents(node.result.type), env)
+        number = start[0].operand.number if len(start) == 1 and start[0].operand is not None else None
+        if number is None or not _is_neutral(number, neutral):
+            return Refusal("the reduction does not start from the neutral infinity")
+        varying = dims_of_index(form.params.scale.index) | dims_of_index(form.params.zero_point.index)
+        if varying and (pad is not None or _moves(node, varying)):
+            return Refusal("the parameters vary along a reduced dimension")
+        extents = env.bindings.extents(node.result.type)
+        planned = PlannedPooling(node, form, form.params.storage, pad)
+        decision = Decision(self, node, "bit-exact", payload=planned, needs=(form.q,))
+        params = form.params.over(_to_source(node, index), extents) if varying else form.params.over((), extents)
+        result = StoredForm(Made(decision), identity(len(extents)), params, form.low, form.high)
+        decision.form = result
+        decision.detail = {"input": str(form.params)}
+        return decision
+
+    def build(self, decision: Decision, context: object) -> object:
+        """The integer maximum, by the target's emitter."""
+        return context.emitter.pool(decision.payload, context)  # type: ignore[attr-defined]
+
+
+def _behind_padding(node: Reduction, env: Environment) -> tuple[Value, Layout | None, Index]:
+    """The reduced tensor, read through a pad with the neutral infinity."""
+    owner = getattr(node.operand.owner, "operation", None)
+    layout = None if owner is None or owner.name != "tensor.pad" else match_layout(env.bindings, owner)
+    if layout is None or env.form(node.operand) is not None:
+        return node.operand, None, node.index
+    number = env.reader.constants.scalar(layout.pad_value)
+    neutral = float("-inf") if node.kind == "max" else float("inf")
+    if number is None or not _is_neutral(float(number[0]), neutral):
+        return node.operand, None, node.index
+    return layout.sources[0], layout, node.index
+
+
+def _is_neutral(number: float, neutral: float) -> bool:
+    """The infinity, or the greatest finite float of a type, which some frontends write instead."""
+    return number == neutral or (abs(number) >= 3.0e38 and number * neutral > 0)
+
+
+def _moves(node: Reduction, varying: frozenset[int]) -> bool:
+    """Whether any of these dimensions of the operand is read at more than one parallel loop."""
+    reduced = set(node.reduction)
+    return any(dims_of_index((node.index[d],)) & reduced for d in varying)
+
+
+def _to_source(node: Reduction, index: Index) -> Index:
+    """For each dimension of the operand its place in the result's dimensions (0 where it is reduced)."""
+    dims = identity(len(node.out_index))
+    places = {next(iter(dims_of_index((e,)))): dims[i] for i, e in enumerate(node.out_index)}
+    return tuple(places.get(next(iter(dims_of_index((e,))), -1), constant(0)) for e in index)
