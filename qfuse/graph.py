@@ -169,6 +169,7 @@ class Decision:
         float_inputs: float values that are read.
         detail: facts for the report.
         payload: what `build` needs; private to the fusion.
+        on_demand: whether it is carried out only where other fusions read the integers it replaces.
     """
 
     fusion: Any
@@ -180,6 +181,7 @@ class Decision:
     float_inputs: tuple[Value, ...] = ()
     detail: dict[str, Any] = field(default_factory=dict[str, Any])
     payload: Any = None
+    on_demand: bool = False
 
 
 class Environment:
