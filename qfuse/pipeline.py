@@ -18,7 +18,7 @@ from qfuse._mlir import Bindings, Builder, Operation, Value
 from qfuse.cost.target import Options, Target
 from qfuse.emit.base import BuildContext
 from qfuse.errors import InputError
-from qfuse.graph import AccumForm, Decision, Environment, Made, Moved, QValue, Refusal
+from qfuse.graph import AccumForm, Decision, Environment, Existing, Made, Moved, QValue, Refusal
 from qfuse.matchers.linalg import Recognizer
 from qfuse.matchers.nodes import Node, Quantize
 from qfuse.matchers.scalar import ScalarReader
@@ -134,7 +134,9 @@ class _Analysis:
 
         for node in self.nodes:
             decision = self.env.decisions.get(node.result)
-            if decision is not None and (decision.replacement is not None or decision.form is None):
+            if decision is None or decision.on_demand:
+                continue
+            if decision.replacement is not None or decision.form is None:
                 want(decision)
         for node in self.nodes:
             if isinstance(self.env.forms.get(node.result), AccumForm) and self._has_float_user(node.result):
@@ -150,7 +152,7 @@ class _Analysis:
                 break
             decision = stack.pop()
             for need in decision.needs:
-                for other in _decisions_in(need):
+                for other in _decisions_in(need, self.env):
                     want(other)
             for value in decision.float_inputs:
                 read_float(value)
@@ -173,14 +175,18 @@ class _Analysis:
         return False
 
 
-def _decisions_in(need: QValue | Decision) -> Iterator[Decision]:
+def _decisions_in(need: QValue | Decision, env: Environment) -> Iterator[Decision]:
     if isinstance(need, Decision):
         yield need
     elif isinstance(need, Made):
         yield need.decision
     elif isinstance(need, Moved):
         for inner, _ in need.inputs:
-            yield from _decisions_in(inner)
+            yield from _decisions_in(inner, env)
+    elif isinstance(need, Existing):
+        decision = env.decisions.get(need.value)
+        if decision is not None and decision.on_demand:
+            yield decision
 
 
 def _blocks(bindings: Bindings, root: Operation) -> Iterator[tuple[str, Any]]:
