@@ -24,7 +24,7 @@ _STEPS = ("max", "min", "add", "round")
 
 
 class RespellQuantize(Fusion):
-    """Quantizes that no other fusion takes, when the option `rounding` is `magic`."""
+    """Quantizes that no other fusion takes and that fusions read, when the option `rounding` is `magic`."""
 
     id = "qfuse.respell-quantize"
     benefit = 0
@@ -45,7 +45,7 @@ class RespellQuantize(Fusion):
         read = [leaf.payload[0] for s in (planned.scaled, planned.zero_point) if s is not None for leaf in leaves(s)]
         if any(env.form(value) is not None for value in read):
             return None  # a fusion refused to take integers here, and the report is to say why
-        decision = Decision(self, node, "bit-exact", payload=planned, detail={"result": str(node.params)})
+        decision = Decision(self, node, "bit-exact", payload=planned, detail={"result": str(node.params)}, on_demand=True)
         decision.replacement = Made(decision)
         return decision
 
