@@ -44,7 +44,8 @@ def match_reduction(reader: ScalarReader, view: LinalgView) -> Node:
         return opaque
     factors = [_factor(a, integer) for a in product.args]
     if factors[0] is None or factors[1] is None:
-        return opaque
+        # A product by a number (a dequantize) belongs to the operand.
+        return opaque if simple is None else _reduction(view, out_index, extents, *simple)
     lhs, rhs = factors[0], factors[1]
     reduction = view.structure.reduction
     read = dims_of_index(lhs.index), dims_of_index(rhs.index)
