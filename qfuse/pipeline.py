@@ -89,6 +89,7 @@ class _Analysis:
         for function, operations in found:
             for op in operations:
                 self._visit(op, registry, function)
+        self._dead: dict[Value, bool] = {}
         self.live: list[Decision] = []
         self.floats: dict[Value, AccumForm] = {}
         self._demand()
@@ -157,6 +158,7 @@ class _Analysis:
             for value in decision.float_inputs:
                 read_float(value)
         order = {node.result: i for i, node in enumerate(self.nodes)}
+        self._carried_out = wanted
         self.live = sorted(wanted, key=lambda d: order[d.node.result])
 
     def _has_float_user(self, value: Value) -> bool:
@@ -173,6 +175,27 @@ class _Analysis:
             if not replaced:
                 return True
         return False
+
+
+    def is_dead(self, value: Value) -> bool:
+        """Whether nothing reads a value once the plan is carried out: all its users are replaced or dead."""
+        known = self._dead.get(value)
+        if known is None:
+            self._dead[value] = False
+            users = [use.owner.operation for use in value.uses]
+            known = self._dead[value] = bool(users) and all(self._goes_away(user) for user in users)
+        return known
+
+    def _goes_away(self, op: Operation) -> bool:
+        if not len(op.results):
+            return False
+        result = op.results[0]
+        if result in self.floats:
+            return True
+        decision = self.env.decisions.get(result)
+        if decision is not None and decision.replacement is not None and decision in self._carried_out:
+            return True
+        return isinstance(self.env.forms.get(result), AccumForm) or self.is_dead(result)
 
 
 def _decisions_in(need: QValue | Decision, env: Environment) -> Iterator[Decision]:
@@ -226,16 +249,7 @@ def _analyse(
     known.emitter(chosen)
     analysis = _Analysis(operation, bindings, usable, chosen, parsed)
     report = Report(chosen.name, list(known.problems))
-    collect(
-        report,
-        bindings,
-        analysis.env,
-        analysis.nodes,
-        analysis.refusals,
-        analysis.live,
-        analysis.floats,
-        analysis.functions,
-    )
+    collect(report, analysis)
     return analysis, report
 
 

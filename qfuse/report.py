@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from qfuse._mlir import Bindings, Operation, Value
 from qfuse.graph import AccumForm, Decision, Environment, Refusal, StoredForm
@@ -137,17 +137,26 @@ def macs(node: Contraction) -> int | None:
     return loop_extent(node.extents, tuple(range(len(node.extents))))
 
 
-def collect(
-    report: Report,
-    bindings: Bindings,
-    env: Environment,
-    nodes: Sequence[Node],
-    refusals: Mapping[Value, Refusal],
-    live: Sequence[Decision],
-    floats: Mapping[Value, AccumForm],
-    functions: Mapping[Value, str],
-) -> None:
+class Findings(Protocol):
+    """What an analysis of a module found and decided; see `qfuse.pipeline`."""
+
+    bindings: Bindings
+    env: Environment
+    nodes: list[Node]
+    refusals: dict[Value, Refusal]
+    live: list[Decision]
+    floats: dict[Value, AccumForm]
+    functions: dict[Value, str]
+
+    def is_dead(self, value: Value) -> bool:
+        """Whether nothing reads a value once the plan is carried out."""
+        ...
+
+
+def collect(report: Report, found: Findings) -> None:
     """Fills a report from an analysis: every compute operation that touches a dequantized value has an entry."""
+    bindings, env, nodes = found.bindings, found.env, found.nodes
+    live, floats, functions = found.live, found.floats, found.functions
     carried_out = set(live)
     inside = {o.results[0] for n in nodes if isinstance(n, Contraction) for o in n.through if _has_one_user(o)}
     steps = _quantize_steps(env, nodes)
@@ -173,8 +182,8 @@ def collect(
             counted.append((node, False))
         if node.result in inside:
             continue
-        reason = _missed(node, decision, refusals.get(node.result), env, steps)
-        if reason is not None:
+        reason = _missed(node, decision, found.refusals.get(node.result), env, steps)
+        if reason is not None and (isinstance(node, Contradiction) or not found.is_dead(node.result)):
             place = _place(bindings, node, function)
             report.missed.append({**place, "reason": reason.reason, "hint": reason.hint})
     _results(report, env, live, floats)
@@ -244,6 +253,8 @@ def _missed(
         )
     if refusal is not None:
         return refusal
+    if isinstance(node, Reduction) and decision is not None:
+        return Refusal("no quantize reads its result", "quantize the result")
     if isinstance(node, LayoutNode | Quantize | Dequantize) or decision is not None or node.result in steps:
         return None
     operands = [v for v in node.op.operands if isinstance(env.form(v), StoredForm)]
@@ -258,5 +269,6 @@ def _missed(
 
 def _described(node: Node) -> str:
     if isinstance(node, Reduction):
-        return f"a {node.kind} over {'windows' if len(node.index) and any(len(e.terms) > 1 for e in node.index) else 'dimensions'}"
+        windows = any(len(e.terms) > 1 for e in node.index)
+        return f"a {node.kind} over {'windows' if windows else 'dimensions'}"
     return f"elementwise {node.scalar.op}" if isinstance(node, Elementwise) else type(node).__name__.lower()
