@@ -94,13 +94,14 @@ def _reduction(view: LinalgView, out_index: Index, extents: Extents, kind: str, 
 
 def _behind_layouts(reader: ScalarReader, product: Scalar, extents: Extents) -> tuple[Scalar, tuple[Operation, ...]]:
     """A float product that is an operation of its own, and the operations down to it; else what was given."""
-    current: Scalar | None = product
+    current = product
     through: list[Operation] = []
-    while current is not None and current.op == "elem" and current.type.startswith(("f", "bf")) and len(through) < 8:
+    while current.op == "elem" and current.type.startswith(("f", "bf")) and len(through) < 8:
         producer = getattr(current.payload[0].owner, "operation", None)
-        current = reader.expand(current, extents)
-        if producer is None or current is None:
+        expanded = reader.expand(current, extents)
+        if producer is None or expanded is None:
             break
+        current = expanded
         through.append(producer)
         if current.op == "mul":
             return current, tuple(through)

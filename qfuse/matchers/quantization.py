@@ -481,7 +481,8 @@ class QuantizationMatcher:
             if kept is not None and kept[0] is data:
                 return kept[1]
             found = _constant_param(data, index, casts, extents)
-            self._numbers[key] = (data, found)
+            if found is not None:
+                self._numbers[key] = (data, found)
             return found
         if index and index == identity(len(extents)) and 1 not in extents:
             return None  # one value an element: data, not a parameter

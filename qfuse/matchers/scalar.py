@@ -63,7 +63,8 @@ class Scalar:
 
     Attributes:
         op: `const` (payload: number), `elem` (payload: (tensor value, index)), `ssa` (payload: scalar value),
-            `init` (payload: result number; the output's old value), `index` (payload: a `Linear`), or an operation's name without dialect.
+            `init` (payload: result number; the output's old value), `index` (payload: a `Linear`), or an operation's
+            name without dialect.
         type: printed type.
         args: operands.
         payload: see `op`; the predicate for comparisons.

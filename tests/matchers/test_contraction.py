@@ -8,7 +8,7 @@ import pytest
 
 from qfuse._mlir import Bindings
 from qfuse.indexing import to_affine
-from qfuse.matchers.nodes import Contraction, Convolution, Elementwise, LayoutNode, Node, Opaque
+from qfuse.matchers.nodes import Contraction, Convolution, Elementwise, LayoutNode, Node, Opaque, Reduction
 from tests.conftest import Recognize
 from tests.matchers.ir import function, generic
 
@@ -216,19 +216,32 @@ def test_multiply_reshape_reduce(recognize: Recognize) -> None:
     assert [op.name for op in node.through] == ["tensor.collapse_shape", "linalg.generic"]
 
 
-def test_sum_is_a_reduction(recognize: Recognize) -> None:
-    """A plain sum, a maximum and a scaled sum are no contractions."""
-    reduce = ["d0, d1", "d0"]
-    total = generic("%r", ["%a: tensor<4x8xf32>"], "tensor<4xf32>", SUM, reduce, out="%c", reduction=[1], loops=2)
-    most = "%s = arith.maximumf %out, %in : f32\nyield %s"
-    greatest = generic("%r", ["%a: tensor<4x8xf32>"], "tensor<4xf32>", most, reduce, out="%c", reduction=[1], loops=2)
-    scaled = generic(
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize(("kind", "operation"), [("sum", "addf"), ("max", "maximumf"), ("min", "minimumf")])
+def test_reductions(recognize: Recognize, kind: str, operation: str, keep: bool) -> None:
+    """Sums, maxima and minima of a tensor itself; a reduced dimension may stay with extent 1."""
+    to = "tensor<4x1xf32>" if keep else "tensor<4xf32>"
+    text = generic(
+        "%r", ["%a: tensor<4x8xf32>"], to, f"%s = arith.{operation} %in, %out : f32\nyield %s",
+        ["d0, d1", "d0, 0" if keep else "d0"], out="%c", reduction=[1], loops=2,
+    )  # fmt: skip
+    node = only(recognize(function(f"%a: tensor<4x8xf32>, %c: {to}", text)), Reduction)
+    assert node.kind == kind
+    assert [node.operand, node.init] == list(node.op.operands)
+    assert [to_affine(e) for e in node.index] == ["d0", "d1"]
+    assert [to_affine(e) for e in node.out_index] == (["d0", "d2"] if keep else ["d0"])
+    assert node.extents == ((4, 8, 1) if keep else (4, 8))
+    assert node.reduction == (1,)
+
+
+def test_scaled_sum_is_no_contraction(recognize: Recognize) -> None:
+    """One factor that is the same for all that is summed does not make a contraction."""
+    text = generic(
         "%r", ["%a: tensor<4x8xf32>", "%s: tensor<f32>"], "tensor<4xf32>", MULTIPLY_ADD, ["d0, d1", "", "d0"],
         out="%c", reduction=[1], loops=2,
     )  # fmt: skip
-    for text in (total, greatest, scaled):
-        arguments = "%a: tensor<4x8xf32>, %s: tensor<f32>, %c: tensor<4xf32>"
-        assert only(recognize(function(arguments, text)), Opaque).kind == "reduction"
+    arguments = "%a: tensor<4x8xf32>, %s: tensor<f32>, %c: tensor<4xf32>"
+    assert only(recognize(function(arguments, text)), Opaque).kind == "reduction"
 
 
 def test_difference_is_no_contraction(recognize: Recognize) -> None:
@@ -339,8 +352,10 @@ def test_pooling(recognize: Recognize, kind: str) -> None:
     pool = f"%r = linalg.pooling_{layout}_{kind} ins(%p, %w : {a}, {w}) outs(%c : {c}) -> {c}"
     product = generic("%p", [f"%a: {a}", f"%b: {a}"], a, PRODUCT)
     nodes = recognize(function(f"%a: {a}, %b: {a}, %w: {w}, %c: {c}", product, pool))
-    assert only(nodes, Opaque).kind == "pooling"
-    assert only(nodes, Elementwise).scalar.op == "mul"
+    node = only(nodes, Reduction)
+    assert node.kind == kind
+    assert node.operand == only(nodes, Elementwise).result
+    assert {"d2 + d4", "d1 + d4"} & {to_affine(e) for e in node.index}
 
 
 def test_long_and_wide_bodies_are_read_once(recognize: Recognize) -> None:
