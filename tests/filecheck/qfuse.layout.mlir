@@ -173,13 +173,13 @@ func.func @behind_the_contraction(%qa: tensor<4x8xi8>, %qb: tensor<8x6xi8>) -> t
   return %r : tensor<6x4xi8>
 }
 
-// 1.0 is not on the grid of every scale.
-// CHECK-LABEL: func.func @no_move_when_the_pad_value_is_not_zero(
+// 1.3 is no multiple of the scale 0.5.
+// CHECK-LABEL: func.func @no_move_when_the_pad_value_is_not_on_the_grid(
 // CHECK: tensor<3x8xf32> to tensor<4x8xf32>
 // CHECK: linalg.matmul ins(%{{.*}}, %{{.*}} : tensor<4x8xf32>, tensor<8x6xf32>)
-// REMARK: missed: tensor.pad: the pad value is not 0.0 or the zero point is not one constant
+// REMARK: missed: tensor.pad: the pad value 
 // REMARK: missed: linalg.matmul: operand 0 (lhs) is not dequantized
-func.func @no_move_when_the_pad_value_is_not_zero(%qa: tensor<3x8xi8>, %qb: tensor<8x6xi8>) -> tensor<4x6xf32> {
+func.func @no_move_when_the_pad_value_is_not_on_the_grid(%qa: tensor<3x8xi8>, %qb: tensor<8x6xi8>) -> tensor<4x6xf32> {
   %ae = tensor.empty() : tensor<3x8xf32>
   %a = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
       ins(%qa : tensor<3x8xi8>) outs(%ae : tensor<3x8xf32>) {
@@ -192,7 +192,7 @@ func.func @no_move_when_the_pad_value_is_not_zero(%qa: tensor<3x8xi8>, %qb: tens
     %vr = arith.mulf %vf, %vs : f32
     linalg.yield %vr : f32
   } -> tensor<3x8xf32>
-  %z = arith.constant 1.0 : f32
+  %z = arith.constant 1.3 : f32
   %p = tensor.pad %a low[1, 0] high[0, 0] {
   ^bb0(%i: index, %j: index):
     tensor.yield %z : f32
