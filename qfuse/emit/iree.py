@@ -4,7 +4,8 @@
   storage is shifted (`q - 128`, zero point `z - 128`), the narrower operand is widened. With the option `operands=i16`
   i8 storage is widened as well. What is widened to i16 has its zero point subtracted on the way.
 - The integers of a run-time operand pass through `util.optimization_barrier`. Without it IREE computes them where it
-  packs the operand into tiles, element by element.
+  packs the operand into tiles, element by element. Arguments need none, and dynamic shapes get none: IREE cannot see
+  the extents of a tensor through the barrier.
 
 The barrier is registered in IREE's bindings only; a context of another binding is made to allow unregistered
 dialects. IREE parses its generic form.
@@ -64,7 +65,10 @@ class IreeEmitter(LinalgEmitter):
         return super().accumulate(replace(planned, lhs=lhs, rhs=rhs, raw_bound=raw_bound), context)
 
     def barrier(self, value: Value) -> Value:
-        """`value`, computed by itself."""
+        """`value`, computed by itself where that is possible and of use."""
+        is_argument = getattr(value.owner, "operation", None) is None
+        if is_argument or None in self.builder.bindings.extents(value.type):
+            return value
         if not self.builder.context.is_registered_operation(BARRIER):
             self.builder.context.allow_unregistered_dialects = True
         return self.builder.create(BARRIER, [value.type], [value]).results[0]
@@ -116,9 +120,7 @@ class IreeEmitter(LinalgEmitter):
         )
         if key not in self._operands:
             with self.builder.behind(value):
-                converted = self._convert(value, side.storage, conversion)
-                is_argument = getattr(converted.owner, "operation", None) is None
-                self._operands[key] = converted if is_argument else self.barrier(converted)
+                self._operands[key] = self.barrier(self._convert(value, side.storage, conversion))
         return self._operands[key]
 
     def _convert(self, value: Value, storage: StorageType, conversion: _Conversion) -> Value:

@@ -45,7 +45,8 @@ class RespellQuantize(Fusion):
         read = [leaf.payload[0] for s in (planned.scaled, planned.zero_point) if s is not None for leaf in leaves(s)]
         if any(env.form(value) is not None for value in read):
             return None  # a fusion refused to take integers here, and the report is to say why
-        decision = Decision(self, node, "bit-exact", payload=planned, detail={"result": str(node.params)}, on_demand=True)
+        detail = {"result": str(node.params)}
+        decision = Decision(self, node, "bit-exact", payload=planned, detail=detail, on_demand=True)
         decision.replacement = Made(decision)
         return decision
 
