@@ -155,9 +155,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
         text += f": {_annotation(parameter.annotation)}"
     if parameter.default is inspect.Parameter.empty:
         return text
-    return (
-        f"{text} = {_default(parameter.default)}" if is_annotated else f"{text}={_default(parameter.default)}"
-    )
+    return f"{text} = {_default(parameter.default)}" if is_annotated else f"{text}={_default(parameter.default)}"
 
 
 def _default(value: object) -> str:

@@ -177,7 +177,7 @@ func.func @behind_the_contraction(%qa: tensor<4x8xi8>, %qb: tensor<8x6xi8>) -> t
 // CHECK-LABEL: func.func @no_move_when_the_pad_value_is_not_on_the_grid(
 // CHECK: tensor<3x8xf32> to tensor<4x8xf32>
 // CHECK: linalg.matmul ins(%{{.*}}, %{{.*}} : tensor<4x8xf32>, tensor<8x6xf32>)
-// REMARK: missed: tensor.pad: the pad value 
+// REMARK: missed: tensor.pad: the pad value is not on the grid
 // REMARK: missed: linalg.matmul: operand 0 (lhs) is not dequantized
 func.func @no_move_when_the_pad_value_is_not_on_the_grid(%qa: tensor<3x8xi8>, %qb: tensor<8x6xi8>) -> tensor<4x6xf32> {
   %ae = tensor.empty() : tensor<3x8xf32>

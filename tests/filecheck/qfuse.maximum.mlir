@@ -14,7 +14,7 @@
 // CHECK-NOT: math.roundeven
 // CHECK: return [[M]]
 // REMARK: remark: qfuse.maximum: linalg.pooling_nchw_max: exactness bit-exact, input s8 per-tensor asymmetric
-// REMARK: remark: qfuse.cancel: 
+// REMARK: remark: qfuse.cancel:
 func.func @max_pooling(%qa: tensor<1x2x4x4xi8>) -> tensor<1x2x2x2xi8> {
   %ae = tensor.empty() : tensor<1x2x4x4xf32>
   %a = linalg.generic {indexing_maps = [#id4, #id4], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}

@@ -20,7 +20,7 @@
 // CHECK: arith.trunci %{{.*}} : i32 to i8
 // CHECK: linalg.generic {{.*}} ins([[Q]], %arg1 : tensor<4x8xi8>, tensor<8x6xi8>)
 // REMARK: remark: qfuse.respell-quantize: linalg.generic: exactness bit-exact, result s8 per-tensor asymmetric
-// REMARK: remark: qfuse.contraction: 
+// REMARK: remark: qfuse.contraction:
 func.func @read_by_a_contraction(%x: tensor<4x8xf32>, %qb: tensor<8x6xi8>) -> tensor<4x6xf32> {
   %qe = tensor.empty() : tensor<4x8xi8>
   %q = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
