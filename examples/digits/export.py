@@ -70,7 +70,43 @@ def build_mlp() -> nn.Module:
     )
 
 
-RECIPES = {"mlp": Recipe(build_mlp, input_shape=(64,), epochs=60)}
+def conv_bn(inputs: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel_size=3, padding=1, bias=False),
+        nn.BatchNorm2d(outputs),
+    )
+
+
+class Residual(nn.Module):
+    """relu(x + inner(x))"""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.relu(x + self.inner(x))
+
+
+def build_cnn() -> nn.Module:
+    return nn.Sequential(
+        conv_bn(1, 16),
+        nn.ReLU(),
+        Residual(conv_bn(16, 16)),
+        nn.MaxPool2d(2),
+        conv_bn(16, 32),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(32, 10),
+    )
+
+
+RECIPES = {
+    "mlp": Recipe(build_mlp, input_shape=(64,), epochs=60),
+    "cnn": Recipe(build_cnn, input_shape=(1, 8, 8), epochs=30),
+}
 
 
 def load_split() -> Split:
@@ -131,9 +167,7 @@ def export(name: str, recipe: Recipe, split: Split) -> Exported:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--out", type=Path, default=HERE, help="folder to write to (default: beside this file)"
-    )
+    parser.add_argument("--out", type=Path, default=HERE, help="folder to write to (default: beside this file)")
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     warnings.filterwarnings("ignore")
@@ -150,9 +184,7 @@ def main() -> None:
         arrays[f"{name}.output_scale"] = np.float64(exported.output_scale)
         arrays[f"{name}.float_accuracy"] = np.float64(exported.float_accuracy)
         quantized_accuracy = accuracy(exported.logits, split.test_y)
-        print(
-            f"{path.name}: accuracy float {exported.float_accuracy:.4f}, quantized {quantized_accuracy:.4f}"
-        )
+        print(f"{path.name}: accuracy float {exported.float_accuracy:.4f}, quantized {quantized_accuracy:.4f}")
     np.savez_compressed(out / "test.npz", **arrays)
 
 
