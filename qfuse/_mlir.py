@@ -478,6 +478,10 @@ class Builder:
         info = self.bindings.tensor_info(value.type)
         return value.type if info is None else self.type(info[1])
 
+    def op(self, name: str, type_: str, *operands: Value) -> Value:
+        """The result of a one-result operation of printed result type `type_`."""
+        return self.create(name, [self.type(type_)], operands).results[0]
+
     def constant(self, text: str) -> Value:
         """An `arith.constant` from its attribute's printed form (`0 : i32`, `1.0 : f32`)."""
         attribute = self.attribute(text)
@@ -548,6 +552,11 @@ class Body:
         """Whether the float `a` is less than `b`; no for NaN."""
         below = {"predicate": self._builder.attribute("4 : i64")}
         return self.create("arith.cmpf", [self._builder.type("i1")], [a, b], below).results[0]
+
+    def compare(self, name: str, predicate: int, a: Value, b: Value) -> Value:
+        """`arith.cmpf` or `arith.cmpi` of this predicate number."""
+        how = {"predicate": self._builder.attribute(f"{predicate} : i64")}
+        return self.create(name, [self._builder.type("i1")], [a, b], how).results[0]
 
     def constant(self, text: str) -> Value:
         """A scalar `arith.constant` from its attribute's printed form."""

@@ -16,8 +16,8 @@ from qfuse._mlir import Bindings, Value
 from qfuse.indexing import Extents, Index, compose, identity
 from qfuse.matchers.layout import Layout, is_integer_barrier
 from qfuse.matchers.nodes import Node, Quantize
-from qfuse.matchers.scalar import ScalarReader, gather
-from qfuse.qparams import QuantParams, StorageType
+from qfuse.matchers.scalar import Scalar, ScalarReader, gather
+from qfuse.qparams import Param, QuantParams, StorageType
 
 Array = np.ndarray[Any, Any]
 
@@ -48,13 +48,13 @@ class Moved:
         layout: the operation to repeat.
         inputs: an integer tensor a source, with the index at which the source's elements are read from it.
         storage: their type.
-        fill: what a pad yields, as a stored integer.
+        fill: what a pad yields, as a stored integer or a run-time zero point.
     """
 
     layout: Layout
     inputs: tuple[tuple[QValue, Index], ...]
     storage: StorageType
-    fill: int | None = None
+    fill: int | Param | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +91,21 @@ class StoredForm:
 
 @dataclass(frozen=True, eq=False)
 class StepOperand:
-    """The other operand of an epilogue step: a number, or a float tensor read at `index` over the accumulator's dims."""
+    """The other operand of an epilogue step: a number, or a float tensor read at `index` over the accumulator's dims.
+
+    Attributes:
+        number: the number.
+        value: the float tensor.
+        index: where it is read.
+        element: its printed float type.
+        scalar: an expression of stored integers over the accumulator's dims, see `qfuse.emit.expression`.
+    """
 
     number: float | None = None
     value: Value | None = None
     index: Index = ()
     element: str = "f32"
+    scalar: Scalar | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +200,7 @@ class Environment:
         target: what the machine allows.
         options: how this run is to be done.
         reader: scalar expressions and constants.
+        elementwise: for each quantize that ends an expression of dequantized values the float values between.
     """
 
     def __init__(self, bindings: Bindings, reader: ScalarReader, target: Any, options: Any) -> None:
@@ -202,6 +212,7 @@ class Environment:
         self.forms: dict[Value, Form] = {}
         self.decisions: dict[Value, Decision] = {}
         self.quantizes: dict[Value, Quantize] = {}
+        self.elementwise: dict[Value, tuple[Value, ...]] = {}
 
     def form(self, value: Value) -> Form | None:
         """The integer form of a float value, or None."""

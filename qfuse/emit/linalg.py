@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from qfuse._mlir import Body, Builder, Value
 from qfuse.cost.target import Options
 from qfuse.emit.base import BuildContext, dims_in, loops_to_dims, out_extents
+from qfuse.emit.elementwise import PlannedElementwise, PlannedLookup, elementwise, lookup
 from qfuse.emit.epilogue import (
     Epilogue,
     Operand,
@@ -18,16 +20,17 @@ from qfuse.emit.epilogue import (
     simplify_corrections,
     with_steps,
 )
+from qfuse.emit.fixed_epilogue import FixedEpilogues
 from qfuse.emit.named import named_contraction
 from qfuse.emit.reduction import pool, window_carrier
 from qfuse.emit.rounding import round_in_float, round_to_integer
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, PlannedPooling, PlannedRequantize, PlannedRescale, Side
-from qfuse.graph import AccumForm, Array, Step
+from qfuse.graph import AccumForm, Array, Existing, Step
 from qfuse.indexing import Index, affine_map, as_dim, compose, dims_of_index, identity, substitute
 from qfuse.matchers.layout import Layout
-from qfuse.matchers.nodes import Node
+from qfuse.matchers.nodes import Convolution, Node
 from qfuse.matchers.rounding import MAGIC_LIMIT
-from qfuse.qparams import Param
+from qfuse.qparams import Param, StorageType
 
 
 class Accumulators:
@@ -46,7 +49,7 @@ class Accumulators:
         self.corrected = corrected
 
 
-class LinalgEmitter:
+class LinalgEmitter(FixedEpilogues):
     """linalg generics, or named operations where they can say it. Override single methods to spell otherwise."""
 
     def __init__(self, builder: Builder, options: Options) -> None:
@@ -58,15 +61,42 @@ class LinalgEmitter:
 
     def accumulate(self, planned: PlannedContraction, context: BuildContext) -> Accumulators:
         """The integer sum of products of a planned contraction."""
+        # A convolution keeps its name where it can: compilers know few convolutions by their bodies.
+        keeps_name = isinstance(planned.node, Convolution) and planned.node.op.name != "linalg.generic"
+        if keeps_name:
+            sides = [self.as_signed(side, context) for side in (planned.lhs, planned.rhs)]
+            planned = replace(planned, lhs=sides[0], rhs=sides[1])
         lhs = self._operand(planned, planned.lhs, context)
         rhs = lhs if planned.unit else self._operand(planned, planned.rhs, context)
         sizes = context.sizes(planned.node.init)
-        if self.options.spelling == "named" and not planned.unit:
+        if keeps_name or (self.options.spelling == "named" and not planned.unit):
             named = named_contraction(self.builder, planned, lhs, rhs, sizes)
             if named is not None:
                 return Accumulators(planned, *named)
         init = self.zeros(planned, planned.out_loops, f"i{planned.bits}", sizes)
         return Accumulators(planned, self.multiply_add(planned, lhs, rhs, init), False)
+
+    def as_signed(self, side: Side, context: BuildContext) -> Side:
+        """An operand of unsigned bytes as signed ones, 128 less, its zero point too; others as they are."""
+        storage, zero = side.storage, side.params.zero_point
+        if storage.signed or storage.bits != 8 or zero.data is None:
+            return side
+        value = context.q(side.form.q)
+        extents = self.builder.bindings.extents(value.type)
+        rank = len(extents)
+        flip = affine_map(rank, identity(rank))
+
+        def body(inner: Body, args: Sequence[Value]) -> Value:
+            return inner.op("arith.xori", "i8", args[0], inner.constant("-128 : i8"))
+
+        init = self.builder.empty(value, extents, "i8")
+        shifted = self.builder.generic([value], init, [flip, flip], "p" * rank, body)
+        signed = StorageType(8, True)
+        zero = Param(zero.index, zero.data.astype(np.int64) - 128, element="i64")
+        params = replace(side.params, storage=signed, zero_point=zero)
+        form = replace(side.form, q=Existing(shifted), low=side.form.low - 128, high=side.form.high - 128)
+        array = None if side.array is None else side.array.astype(np.int16) - 128
+        return Side(form, side.index, params, signed, array)
 
     def _operand(self, planned: PlannedContraction, side: Side, context: BuildContext) -> Value:
         value = context.q(side.form.q)
@@ -144,6 +174,14 @@ class LinalgEmitter:
     def pool(self, planned: PlannedPooling, context: BuildContext) -> Value:
         """The maximum or minimum of stored integers over windows or dimensions."""
         return pool(self.builder, planned, context)
+
+    def elementwise(self, planned: PlannedElementwise, context: BuildContext) -> Value:
+        """An expression of stored integers up to its quantize, in one generic."""
+        return elementwise(planned, context)
+
+    def lookup(self, planned: PlannedLookup, context: BuildContext) -> Value:
+        """A function of one stored integer, by a table."""
+        return lookup(planned, context)
 
     @staticmethod
     def extend(inner: Body, value: Value, bits: int, signed: bool, wide: str) -> Value:
@@ -490,7 +528,7 @@ class LinalgEmitter:
 
     # -- layout ------------------------------------------------------------------------------------------------
 
-    def move(self, layout: Layout, inputs: Sequence[Value], element: str, fill: int | None) -> Value:
+    def move(self, layout: Layout, inputs: Sequence[Value], element: str, fill: int | Param | None) -> Value:
         """Repeats a layout operation on tensors of another element type."""
         op = layout.op
         builder = self.builder
@@ -503,13 +541,38 @@ class LinalgEmitter:
             return self._with_yield(op.name, inputs[0], init, {name: op.attributes[name]})
         if op.name == "linalg.generic":
             return self._move_generic(layout, inputs[0], result, element)
-        pad = None if fill is None else builder.constant(f"{_wrapped(fill, element)} : {element}")
+        pad = None if fill is None else self.fill_value(fill, element)
+        if op.name == "tensor.insert_slice" and pad is not None:
+            return self._insert(op, inputs[0], result, element, pad)
         copy = builder.clone(op)
         for position, value in enumerate(inputs):
             copy.operands[position] = value
         copy.results[0].set_type(result)
         if pad is not None:
             list(copy.regions[0].blocks[0].operations)[-1].operation.operands[0] = pad
+        return copy.results[0]
+
+    def fill_value(self, fill: int | Param, element: str) -> Value:
+        """A stored integer, or a run-time zero point of one value, as a scalar of the storage type."""
+        builder = self.builder
+        if isinstance(fill, int):
+            return builder.constant(f"{_wrapped(fill, element)} : {element}")
+        value, own = fill.value, fill.element
+        if builder.bindings.is_ranked_tensor(value.type):
+            places = [builder.constant(f"{e.const} : index") for e in fill.index]
+            value = builder.create("tensor.extract", [builder.type(own)], [value, *places]).results[0]
+        return self.convert(builder, value, own, element, fill.signed)
+
+    def _insert(self, op: Any, source: Value, result: Any, element: str, pad: Value) -> Value:
+        """An insertion into a tensor of one value."""
+        builder = self.builder
+        dest = op.operands[1]
+        extents = builder.bindings.extents(dest.type)
+        sizes = [builder.dim(dest, i) for i, n in enumerate(extents) if n is None]
+        filled = builder.fill_tensor(pad, builder.empty(None, extents, element, sizes))
+        copy = builder.clone(op)
+        copy.operands[0], copy.operands[1] = source, filled
+        copy.results[0].set_type(result)
         return copy.results[0]
 
     def _with_yield(self, name: str, source: Value, init: Value, attributes: dict[str, Any]) -> Value:

@@ -8,7 +8,8 @@ Nothing is built unless a consumer asks for the moved integers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+
+import numpy as np
 
 from qfuse.fusions.base import Fusion
 from qfuse.graph import AccumForm, Decision, Environment, Moved, QValue, Refusal, StoredForm
@@ -75,6 +76,8 @@ def _stored(
     varying = dims_of_index(first.params.scale.index) | dims_of_index(first.params.zero_point.index)
     if layout.kind == "concat":
         return _concat(node, layout, forms, env)
+    if layout.kind == "pad":
+        return _pad(layout, first, env, extents)
     if layout.index is None:
         if varying:
             return Refusal(
@@ -82,8 +85,6 @@ def _stored(
                 " from is not known statically"
             )
         params = first.params.over((), extents)
-    elif layout.kind == "pad":
-        return _pad(layout, first, env, extents)
     else:
         params = first.params.over(layout.index, extents)
         if is_projection(layout.index) and layout.kind in ("transpose", "broadcast"):
@@ -94,17 +95,35 @@ def _stored(
 
 def _pad(layout: Layout, form: StoredForm, env: Environment, extents: tuple[int | None, ...]) -> StoredForm | Refusal:
     number = env.reader.constants.scalar(layout.pad_value)
-    zero = form.params.zero_point.scalar
-    if number is None or zero is None or float(cast(float, number[0])) != 0.0:
-        return Refusal(
-            "the pad value is not 0.0 or the zero point is not one constant", "pad with 0.0 and one zero point"
-        )
+    zero = form.params.zero_point
+    if number is None:
+        return Refusal("the pad value is not a constant", "pad with a constant")
+    if dims_of_index(zero.index):
+        return Refusal("the zero point varies in a padded tensor", "use one zero point for the tensor")
+    fill = zero if zero.scalar is None else int(zero.scalar)
+    if float(number[0]) != 0.0:
+        on_grid = _on_grid(float(number[0]), form)
+        if on_grid is None:
+            return Refusal("the pad value is not on the grid of the padded tensor", "pad with 0.0")
+        fill = on_grid
     varying = dims_of_index(form.params.scale.index)
     if varying & set(layout.padded) or (layout.index is None and varying):
         return Refusal("the scale varies along a padded dimension")
     params = form.params.over(layout.index or identity(len(extents)), extents)
-    q = Moved(layout, ((form.q, form.index),), form.params.storage, fill=int(zero))
-    return StoredForm(q, identity(len(extents)), params, min(form.low, int(zero)), max(form.high, int(zero)))
+    q = Moved(layout, ((form.q, form.index),), form.params.storage, fill=fill)
+    known = (fill, fill) if isinstance(fill, int) else (form.params.storage.min, form.params.storage.max)
+    return StoredForm(q, identity(len(extents)), params, min(form.low, known[0]), max(form.high, known[1]))
+
+
+def _on_grid(number: float, form: StoredForm) -> int | None:
+    """The stored integer that stands for a number exactly, or None."""
+    scale, zero = form.params.scale.scalar, form.params.zero_point.scalar
+    if scale is None or zero is None or not np.isfinite(number):
+        return None
+    stored = int(np.rint(number / scale) + zero)
+    storage = form.params.storage
+    exact = np.float32(stored - int(zero)) * np.float32(scale) == np.float32(number)
+    return stored if exact and storage.min <= stored <= storage.max else None
 
 
 def _concat(node: LayoutNode, layout: Layout, forms: Sequence[StoredForm], env: Environment) -> StoredForm | Refusal:

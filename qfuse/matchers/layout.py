@@ -56,6 +56,7 @@ _NAMES = {
     "tensor.expand_shape": "reshape",
     "tensor.reshape": "reshape",
     "tensor.pad": "pad",
+    "tensor.insert_slice": "pad",
     "tensor.concat": "concat",
     BARRIER: "barrier",
 }
@@ -68,6 +69,8 @@ def match_layout(bindings: Bindings, op: Operation) -> Layout | None:
         return None
     if name == "tensor.pad":
         return _pad(bindings, op)
+    if name == "tensor.insert_slice":
+        return _inserted(bindings, op)
     if name == "tensor.concat":
         return Layout("concat", op, tuple(op.operands), axis=op.attributes["dim"].value)
     if name in _UNKNOWN_ORDER:
@@ -227,6 +230,26 @@ def _pad(bindings: Bindings, op: Operation) -> Layout | None:
     if dynamic not in low:
         index = tuple(plus(dim(i), constant(-a)) for i, a in enumerate(low))
     return Layout("pad", op, (op.operands[0],), index, padded=padded, pad_value=value)
+
+
+def _inserted(bindings: Bindings, op: Operation) -> Layout | None:
+    """An insertion into a tensor of one value pads, between the elements too when it has strides."""
+    base = getattr(op.operands[1].owner, "operation", None)
+    if base is None or base.name != "linalg.fill":
+        return None
+    inner = bindings.extents(op.operands[0].type)
+    outer = bindings.extents(op.results[0].type)
+    if len(inner) != len(outer):
+        return None
+    offsets, strides = list(op.attributes["static_offsets"]), list(op.attributes["static_strides"])
+    padded = tuple(
+        i
+        for i, (a, b) in enumerate(zip(inner, outer, strict=True))
+        if offsets[i] != 0 or strides[i] != 1 or a != b or a is None
+    )
+    # Only the dimensions that are not padded have a place in the source for each of theirs.
+    index = tuple(constant(0) if i in padded else dim(i) for i in range(len(outer)))
+    return Layout("pad", op, (op.operands[0],), index, padded=padded, pad_value=base.operands[0])
 
 
 def is_projection(index: Index) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qfuse._mlir import Bindings, Operation, Value
-from qfuse.indexing import Extents, identity, is_identity
+from qfuse.indexing import Extents, Linear, constant, identity, is_identity, plus, times
 from qfuse.matchers.constants import ConstantReader
 from qfuse.matchers.contraction import match_reduction
 from qfuse.matchers.layout import Layout, match_layout
@@ -100,11 +100,33 @@ def _gathered(op: Operation, scalar: Scalar) -> Layout | None:
     """A body that only computes indices and extracts one element of one tensor is a gather."""
     if scalar.op != "opaque" or scalar.payload != "tensor.extract":
         return None
+    places = [_linear(a) for a in scalar.args[1:]]
+    index = None if None in places else tuple(p for p in places if p is not None)
     for inner in op.regions[0].blocks[0].operations:
         inner = inner.operation
-        if inner.name == "tensor.extract" and inner.results[0].owner == inner:
-            if inner.results[0] == _yielded(op):
-                return Layout("gather", op, (inner.operands[0],))
+        if inner.name == "tensor.extract" and inner.results[0] == _yielded(op):
+            return Layout("gather", op, (inner.operands[0],), index)
+    return None
+
+
+def _linear(scalar: Scalar) -> Linear | None:
+    """An index expression as a linear one, or None."""
+    if scalar.op == "index":
+        return scalar.payload
+    if scalar.op == "const":
+        return constant(int(scalar.payload))
+    args = [_linear(a) for a in scalar.args]
+    first, second = (args + [None, None])[:2]
+    if first is None:
+        return None
+    if scalar.op in ("index_cast", "extsi") and len(args) == 1:
+        return first
+    if second is None:
+        return None
+    if scalar.op in ("addi", "subi"):
+        return plus(first, times(second, 1 if scalar.op == "addi" else -1))
+    if scalar.op == "muli" and not second.terms:
+        return times(first, second.const)
     return None
 
 
