@@ -30,6 +30,8 @@ HERE = Path(__file__).resolve().parent
 
 MAX_ACCURACY_LOSS = 2
 """Images by which the accuracies may differ."""
+BOUNDARY_OPS = 2
+"""The quantize of the images and the dequantize of the logits: what float arithmetic `integer-only` leaves."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,9 @@ MODELS = {model.name: model for model in (Model("mlp", max_steps=1), Model("cnn"
 VARIANTS = (
     Variant("float epilogue", "linalg"),
     Variant("float epilogue, iree-cpu", "iree-cpu"),
-    Variant("fixed-point epilogue", "linalg", {"epilogue": "fixed-point"}, float_epilogue=False),
+    Variant(
+        "fixed-point, half-even", "linalg", {"epilogue": "fixed-point", "scaling": "half-even"}, float_epilogue=False
+    ),
     Variant("integer-only", "integer-only", float_epilogue=False),
 )
 
@@ -100,6 +104,7 @@ class Candidate:
     label: str
     program: Program
     logits: npt.NDArray[np.float32]
+    float_ops: int
     variant: Variant | None = None
     report: qfuse.Report | None = None
 
@@ -118,10 +123,24 @@ def load_test_set(model: Model, module: ir.Module) -> TestSet:
         )
 
 
+def count_float_ops(module: ir.Module) -> int:
+    """Operations of the module's function that do float arithmetic, themselves or in their bodies."""
+    function = module.body.operations[0]
+    return sum(_is_float(op) for block in function.regions[0] for op in block.operations)
+
+
+def _is_float(op: ir.OpView) -> bool:
+    operation = op.operation
+    if operation.name.startswith(("arith.", "math.")) and operation.name != "arith.constant":
+        values = (*operation.operands, *operation.results)
+        return any(isinstance(value.type, ir.F32Type | ir.F64Type) for value in values)
+    return any(_is_float(inner) for region in operation.regions for block in region for inner in block.operations)
+
+
 def unfused(module: ir.Module, test_set: TestSet) -> Candidate:
     program = Program(compile_module(module))
     (logits,) = program(test_set.images)
-    return Candidate("QDQ, IREE", program, logits)
+    return Candidate("QDQ, IREE", program, logits, count_float_ops(module))
 
 
 def fused(variant: Variant, module: ir.Module, test_set: TestSet) -> Candidate:
@@ -129,7 +148,7 @@ def fused(variant: Variant, module: ir.Module, test_set: TestSet) -> Candidate:
     report = qfuse.fuse(module, variant.target, **variant.options)
     program = Program(compile_module(module))
     (logits,) = program(test_set.images)
-    return Candidate(variant.label, program, logits, variant, report)
+    return Candidate(variant.label, program, logits, count_float_ops(module), variant, report)
 
 
 def time_all(
@@ -176,8 +195,8 @@ def print_comparison(
         return f"{count}  {100 * count / len(test_set):.2f} %"
 
     rows = [
-        ["float, PyTorch", correct(round(test_set.float_accuracy * len(test_set)))] + 5 * [""],
-        ["QDQ, PyTorch", correct(test_set.correct(test_set.reference))] + 5 * [""],
+        ["float, PyTorch", correct(round(test_set.float_accuracy * len(test_set)))] + 6 * [""],
+        ["QDQ, PyTorch", correct(test_set.correct(test_set.reference))] + 6 * [""],
     ]
     for c, own in zip((qdq, *candidates), seconds, strict=True):
         rows.append(
@@ -189,15 +208,26 @@ def print_comparison(
                 f"{own * 1e3:.3f}",
                 f"{seconds[0] / own:.2f} x",
                 "" if c.report is None else "{integer_ops} of {quantized_compute_ops}".format_map(c.report.summary),
+                str(c.float_ops),
             ]
         )
-    header = ["", f"correct of {len(test_set)}", "differ from QDQ", "from PyTorch", "ms", "speed", "integer ops"]
+    header = [
+        "",
+        f"correct of {len(test_set)}",
+        "differ from QDQ",
+        "from PyTorch",
+        "ms",
+        "speed",
+        "integer ops",
+        "float ops",
+    ]
     print_table(header, rows)
     print(
         f"\n  differ: steps of the output's grid ({test_set.output_scale:.6g}): how many of {test_set.reference.size}"
     )
     print(f"  ms: a batch of {len(test_set)}, IREE llvm-cpu, one thread, median of {rounds} interleaved runs")
-    print("  integer ops: quantized compute operations done in integers")
+    print("  integer ops: quantized compute operations done in integers, by the report")
+    print("  float ops: operations with float arithmetic that the module holds, boundary included")
 
 
 def judge(model: Model, test_set: TestSet, qdq: Candidate, candidate: Candidate) -> list[str]:
@@ -209,6 +239,8 @@ def judge(model: Model, test_set: TestSet, qdq: Candidate, candidate: Candidate)
     quantized, integer = summary["quantized_compute_ops"], summary["integer_ops"]
     if not quantized or integer != quantized:
         failures.append(f"{integer} of {quantized} quantized compute ops are integer; all should be")
+    if candidate.variant.target == "integer-only" and candidate.float_ops > BOUNDARY_OPS:
+        failures.append(f"{candidate.float_ops} operations do float arithmetic; at most {BOUNDARY_OPS} allowed")
     loss = abs(test_set.correct(candidate.logits) - test_set.correct(qdq.logits))
     if loss > MAX_ACCURACY_LOSS:
         failures.append(f"accuracy differs by {loss} images; at most {MAX_ACCURACY_LOSS} allowed")
