@@ -17,6 +17,7 @@ import networkx as nx
 from qfuse._mlir import Bindings, Builder, Operation, Value
 from qfuse.cost.target import Options, Target
 from qfuse.emit.base import BuildContext
+from qfuse.emit.expression import stored_tensors
 from qfuse.errors import InputError
 from qfuse.graph import AccumForm, Decision, Environment, Existing, Made, Moved, QValue, Refusal
 from qfuse.matchers.linalg import Recognizer
@@ -147,8 +148,13 @@ class _Analysis:
                 form = self.floats[pending_floats.pop()]
                 want(form.decision)
                 for step in form.steps:
-                    if step.operand is not None and step.operand.value is not None:
-                        read_float(step.operand.value)
+                    operand = step.operand
+                    if operand is not None and operand.scalar is not None:
+                        needed = [d for q in stored_tensors(operand.scalar) for d in _decisions_in(q, self.env)]
+                        for other in needed:
+                            want(other)
+                    elif operand is not None and operand.value is not None:
+                        read_float(operand.value)
             if not stack:
                 break
             decision = stack.pop()
@@ -182,6 +188,8 @@ class _Analysis:
         known = self._dead.get(value)
         if known is None:
             self._dead[value] = False
+            if any(value in decision.float_inputs for decision in self.live):
+                return False
             users = [use.owner.operation for use in value.uses]
             known = self._dead[value] = bool(users) and all(self._goes_away(user) for user in users)
         return known

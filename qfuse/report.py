@@ -160,7 +160,8 @@ def collect(report: Report, found: Findings) -> None:
     carried_out = set(live)
     inside = {o.results[0] for n in nodes if isinstance(n, Contraction) for o in n.through if _has_one_user(o)}
     steps = _quantize_steps(env, nodes)
-    counted: list[tuple[Contraction | Reduction, bool]] = []
+    counted: list[tuple[Node, bool]] = []
+    left = _left_with_their_root(found)
     report.quantization_found = False
     for node in nodes:
         decision = env.decisions.get(node.result)
@@ -170,7 +171,7 @@ def collect(report: Report, found: Findings) -> None:
         if decision is not None and decision in carried_out:
             if decision.fusion.listed:
                 report.applied.append(applied_entry(bindings, decision, function))
-            if isinstance(node, Contraction | Reduction):
+            if isinstance(node, Contraction | Reduction) or decision.fusion.counted:
                 counted.append((node, True))
             continue
         if isinstance(node, Contraction) and node.integer:
@@ -180,9 +181,14 @@ def collect(report: Report, found: Findings) -> None:
             continue
         if isinstance(node, Contraction | Reduction) and _all_stored(node, env):
             counted.append((node, False))
-        if node.result in inside:
+        elif node.result in env.elementwise and decision is None:
+            counted.append((node, False))
+        if node.result in inside or node.result in left:
             continue
         reason = _missed(node, decision, found.refusals.get(node.result), env, steps)
+        if reason is not None and node.result not in found.refusals:
+            of_root = _reason_of_root(node, found)
+            reason = reason if of_root is None else of_root
         if reason is not None and (isinstance(node, Contradiction) or not found.is_dead(node.result)):
             place = _place(bindings, node, function)
             report.missed.append({**place, "reason": reason.reason, "hint": reason.hint})
@@ -221,6 +227,26 @@ def _results(report: Report, env: Environment, live: Sequence[Decision], floats:
 def _all_stored(node: Contraction | Reduction, env: Environment) -> bool:
     operands = (node.operand,) if isinstance(node, Reduction) else (node.lhs, node.rhs)
     return all(isinstance(env.form(v), StoredForm) for v in operands)
+
+
+def _reason_of_root(node: Node, found: Findings) -> Refusal | None:
+    """Why the quantize stays in float that an expression with this operation in it ends in, or None."""
+    roots = [r for r, through in found.env.elementwise.items() if node.result in through and r in found.refusals]
+    return found.refusals[roots[0]] if roots else None
+
+
+def _left_with_their_root(found: Findings) -> set[Value]:
+    """Float values that only lead to quantizes whose own entry says why their expression stays in float."""
+    env, refused = found.env, found.refusals
+    left: set[Value] = set()
+    for root, through in env.elementwise.items():
+        if root not in refused:
+            continue
+        for value in through:
+            users = [u.owner.operation.results for u in value.uses]
+            if all(len(r) and (r[0] in left or r[0] in refused and r[0] in env.elementwise) for r in users):
+                left.add(value)
+    return left
 
 
 def _quantize_steps(env: Environment, nodes: Sequence[Node]) -> set[Value]:

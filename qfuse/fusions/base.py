@@ -19,12 +19,15 @@ class Fusion:
         benefit: fusions of greater benefit are asked first; ties go by id.
         doc: one line for listings.
         listed: whether its decisions are entries of their own in the report (layout moves are not).
+        counted: whether each of its decisions is a compute operation for the report's counts. Contractions and
+            reductions are counted by their nodes.
     """
 
     id: str = ""
     benefit: int = 1
     doc: str = ""
     listed: bool = True
+    counted: bool = False
 
     def match(self, node: Node) -> bool:
         """Whether this node is a kind that the fusion handles."""

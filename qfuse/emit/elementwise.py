@@ -1,0 +1,159 @@
+"""Elementwise expressions from stored integers to stored integers, as one operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qfuse._mlir import Body, Value
+from qfuse.emit.base import BuildContext
+from qfuse.emit.expression import Inputs, resolved, write
+from qfuse.emit.rounding import clamp, round_in_float, round_to_integer
+from qfuse.graph import Array
+from qfuse.indexing import Extents, affine_map, as_dim, identity
+from qfuse.matchers.layout import Layout
+from qfuse.matchers.nodes import Quantize
+from qfuse.matchers.rounding import MAGIC_LIMIT
+from qfuse.matchers.scalar import Scalar
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedElementwise:
+    """An expression of stored integers that is quantized.
+
+    Attributes:
+        node: the quantize at its end.
+        scalar: the stored result, over `extents`; see `qfuse.emit.expression` for its leaves.
+        extents: of the operation to build.
+        moves: layout operations that follow on the integers.
+    """
+
+    node: Quantize
+    scalar: Scalar
+    extents: Extents
+    moves: tuple[Layout, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedLookup:
+    """A function of one stored integer as a table.
+
+    Attributes:
+        node: the quantize at its end.
+        stored: the integer that is looked up, a leaf over `extents`.
+        table: results by the bits of the stored integer, read as unsigned.
+        extents: of the operation to build.
+        moves: layout operations that follow on the integers.
+    """
+
+    node: Quantize
+    stored: Scalar
+    table: Array
+    extents: Extents
+    moves: tuple[Layout, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Rounded:
+    """The parts of `clamp(round(scaled) + zero_point)` in f32.
+
+    Attributes:
+        scaled: what is rounded.
+        zero_point: what is added to it afterwards, or None.
+        known_zero: its value where it is one constant (0 where nothing is added), or None.
+    """
+
+    scaled: Scalar
+    zero_point: Scalar | None
+    known_zero: int | None
+
+
+def split_rounding(scalar: Scalar) -> Rounded | None:
+    """The parts of a stored result that is computed in f32, or None."""
+    if scalar.op not in ("fptosi", "fptoui") or scalar.args[0].type != "f32":
+        return None
+    x = scalar.args[0]
+    while x.op in ("max", "min"):
+        bound = next((a for a in reversed(x.args) if a.op == "const"), None)
+        if bound is None:
+            return None
+        x = x.args[0] if x.args[1] is bound else x.args[1]
+    if x.op == "round":
+        return Rounded(x.args[0], None, 0)
+    if x.op != "add":
+        return None
+    for rounded, zero in (x.args, x.args[::-1]):
+        if rounded.op == "round":
+            known = int(zero.payload) if zero.op == "const" else None
+            return Rounded(rounded.args[0], zero, known)
+    return None
+
+
+def elementwise(planned: PlannedElementwise, context: BuildContext) -> Value:
+    """The expression in one generic; the rounding at its end is spelled as the options ask."""
+    scalar = resolved(planned.scalar, context)
+    params, options = planned.node.params, context.options
+    parts = split_rounding(scalar)
+    magic = options.rounding == "magic" and params.storage.bits <= 16
+    inputs = Inputs([scalar], len(planned.extents))
+
+    def body(inner: Body, args: Sequence[Value]) -> Value:
+        argument = inputs.argument(args)
+        if parts is None:
+            return write(inner, scalar, argument)
+        x = write(inner, parts.scaled, argument)
+        low, high, zero = params.quant_min, params.quant_max, parts.known_zero
+        if magic and zero is not None and max(abs(low - zero), abs(high - zero)) < MAGIC_LIMIT:
+            return round_to_integer(inner, x, low, high, zero, params.storage.mlir)
+        x = round_in_float(inner, x) if magic else inner.op("math.roundeven", "f32", x)
+        if parts.zero_point is not None and parts.known_zero != 0:
+            x = inner.op("arith.addf", "f32", x, write(inner, parts.zero_point, argument))
+        return inner.op(f"arith.{scalar.op}", params.storage.mlir, clamp(inner, x, low, high))
+
+    return _generic(planned, inputs, context, body)
+
+
+def lookup(planned: PlannedLookup, context: BuildContext) -> Value:
+    """The table read at the stored integer, in one generic."""
+    stored = resolved(planned.stored, context)
+    element = planned.node.params.storage.mlir
+    table = context.builder.dense_constant(planned.table)
+    inputs = Inputs([stored], len(planned.extents))
+
+    def body(inner: Body, args: Sequence[Value]) -> Value:
+        place = inner.op("arith.index_castui", "index", args[0])
+        return inner.op("tensor.extract", element, table, place)
+
+    return _generic(planned, inputs, context, body)
+
+
+def _generic(
+    planned: PlannedElementwise | PlannedLookup, inputs: Inputs, context: BuildContext, body: Any
+) -> Value:
+    """One generic over the planned extents, and the layout operations behind it."""
+    node, extents = planned.node, planned.extents
+    rank, element = len(extents), node.params.storage.mlir
+    outs = list(node.op.operands)[-1]
+    if node.op.name.startswith("linalg.") and not planned.moves:
+        init = context.empty_of(outs)
+    else:
+        init = context.builder.empty(None, extents, element, [_size(d, inputs, context) for d in _dynamic(extents)])
+    maps = [*inputs.maps, affine_map(rank, identity(rank))]
+    value = context.builder.generic(inputs.values, init, maps, "p" * rank, body)
+    for layout in planned.moves:
+        value = context.emitter.move(layout, [value], element, None)
+    return value
+
+
+def _dynamic(extents: Extents) -> list[int]:
+    return [d for d, n in enumerate(extents) if n is None]
+
+
+def _size(loop: int, inputs: Inputs, context: BuildContext) -> Value:
+    """The extent of a loop, taken from an input that is read along it."""
+    for value, index in zip(inputs.values, inputs.indices, strict=True):
+        for position, expr in enumerate(index):
+            if as_dim(expr) == loop:
+                return context.builder.dim(value, position)
+    raise AssertionError("an extent of an elementwise operation belongs to no input")

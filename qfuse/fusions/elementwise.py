@@ -1,0 +1,244 @@
+"""Elementwise arithmetic on dequantized values, up to the quantize behind it.
+
+    %a = dequantize %qa        %q = one operation from integers to integers:
+    %b = dequantize %qb              (qa - za) * sa + (qb - zb) * sb ; relu ; round ; + z ; clamp
+    %s = addf %a, %b     ->
+    %r = relu %s
+    %q = quantize %r
+
+The float arithmetic is repeated as it is written, inside that operation: the stored integers are the same.
+
+Needs at least one dequantized value; others may be constants or float tensors. Refuses what an indexing map cannot
+read, and expressions of statistics of a dequantized tensor (softmax, normalizations): these stay in float.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qfuse._mlir import Value
+from qfuse.emit.elementwise import PlannedElementwise
+from qfuse.emit.expression import nodes, rebuilt, stored_tensors
+from qfuse.fusions.base import Fusion
+from qfuse.fusions.expression import Traced, cast, parameter, trace_back
+from qfuse.graph import AccumForm, Decision, Environment, Made, Refusal, StoredForm
+from qfuse.indexing import Extents, Index, identity
+from qfuse.matchers.layout import Layout, match_layout
+from qfuse.matchers.nodes import Node, Quantize
+from qfuse.matchers.rounding import plain
+from qfuse.matchers.scalar import Scalar
+
+_MOVES = ("collapse_shape", "expand_shape", "cast")
+
+
+@dataclass(frozen=True, eq=False)
+class Root:
+    """A quantize and what it quantizes, back to stored integers.
+
+    Attributes:
+        node: the quantize.
+        traced: the stored result as an expression.
+        extents: of the expression.
+        moves: layout operations between the expression and the quantize, which follow on the integers instead.
+    """
+
+    node: Quantize
+    traced: Traced
+    extents: Extents
+    moves: tuple[Layout, ...]
+
+    @property
+    def operation(self) -> str:
+        """The operations between dequantize and quantize, in order, for the report."""
+        inside = nodes(_input_of(self))
+        names = [n.op for n in inside if n.op not in ("stored", "elem", "ssa", "const", "array") and n.args]
+        shown = list(dict.fromkeys(n for n in names if n not in _SILENT)) or ["scale"]
+        return ", ".join(shown)
+
+
+#: Operations that do not tell one expression from another.
+_SILENT = ("extsi", "extui", "subi", "sitofp", "uitofp", "extf", "truncf", "trunci", "fptosi", "fptoui", "cmpf")
+
+
+class FuseElementwise(Fusion):
+    """add, sub, mul, div, max, min, clamp, select and functions of dequantized values, broadcasts too."""
+
+    id = "qfuse.elementwise"
+    benefit = 0
+    counted = True
+    doc = "elementwise operations between dequantize and quantize become one integer-in, integer-out operation"
+
+    def match(self, node: Node) -> bool:
+        """Quantize nodes."""
+        return isinstance(node, Quantize)
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Refuses unreadable indices and statistics of dequantized values."""
+        assert isinstance(node, Quantize)
+        root = find_root(node, env)
+        if root is None:
+            return None
+        env.elementwise[node.result] = root.traced.through
+        traced = root.traced
+        refusal = refuse_common(root, env)
+        if refusal is not None:
+            return refusal
+        place = traced.unreadable()
+        if place is not None:
+            return Refusal(
+                f"an operand of the elementwise operation is read at {place}, which is not a list of dimensions",
+                "make the move an operation of its own before the dequantize",
+            )
+        decision = Decision(
+            self, node, "bit-exact" if traced.exact else "within-1-lsb",
+            needs=stored_tensors(traced.scalar), float_inputs=traced.floats,
+            payload=PlannedElementwise(node, traced.scalar, root.extents, root.moves),
+            detail=facts(root),
+        )  # fmt: skip
+        decision.replacement = Made(decision)
+        return decision
+
+    def build(self, decision: Decision, context: object) -> object:
+        """One elementwise operation, by the target's emitter."""
+        return context.emitter.elementwise(decision.payload, context)  # type: ignore[attr-defined]
+
+
+def facts(root: Root) -> dict[str, str]:
+    """What the report says of a fused expression."""
+    inputs = " and ".join(dict.fromkeys(str(f.params) for f in root.traced.forms))
+    return {"operation": root.operation, "input": inputs, "result": str(root.node.params)}
+
+
+def refuse_common(root: Root, env: Environment) -> Refusal | None:
+    """What no fusion of elementwise operations takes."""
+    for form in root.traced.forms:
+        reason = env.target.refuses_operand("lhs", form.params)
+        if reason is not None:
+            return Refusal(reason, "use another target or quantize the operand as the target asks")
+    kind = statistic(root, env)
+    if kind is not None:
+        return Refusal(
+            f"{kind} stays in float: it divides by or subtracts a float statistic of the tensor it is applied to",
+            "quantize its input and its output only where float between them is acceptable",
+        )
+    return None
+
+
+# -- finding -----------------------------------------------------------------------------------------------------
+
+
+def find_root(node: Quantize, env: Environment) -> Root | None:
+    """The expression that a quantize ends, or None when there is no operation on dequantized values before it."""
+    source = node.input
+    if source.op == "elem" and isinstance(env.form(source.payload[0]), StoredForm | AccumForm):
+        return None
+    extents = node.params.extents
+    body = env.reader.of(node.result)
+    scalar = _spelled(node) if body is None else plain(body)
+    scalar, extents, moves = _behind_moves(node, scalar, extents, env)
+    traced = trace_back(scalar, extents, env)
+    if traced is None or (source.op == "elem" and not traced.through):
+        return None
+    return Root(node, traced, extents, moves)
+
+
+def _spelled(node: Quantize) -> Scalar:
+    """A quantize without a body of its own, as arithmetic."""
+    params, x = node.params, node.input
+    type_ = x.type
+    x = Scalar("round", type_, (Scalar("div", type_, (x, parameter(params.scale, type_))),))
+    if not params.symmetric:
+        zero = parameter(params.zero_point, "i32" if params.storage.bits < 32 else "i64")
+        x = Scalar("add", type_, (x, Scalar("sitofp", type_, (zero,)) if zero.op != "const" else _as_float(zero, type_)))
+    for op, bound in (("max", params.quant_min), ("min", params.quant_max)):
+        x = Scalar(op, type_, (x, _as_float(Scalar("const", "i64", payload=bound), type_)))
+    return Scalar("fptosi" if params.storage.signed else "fptoui", params.storage.mlir, (x,))
+
+
+def _as_float(scalar: Scalar, type_: str) -> Scalar:
+    return cast(Scalar("const", "f64", payload=float(scalar.payload)), type_)
+
+
+def _behind_moves(
+    node: Quantize, scalar: Scalar, extents: Extents, env: Environment
+) -> tuple[Scalar, Extents, tuple[Layout, ...]]:
+    """The stored result over the tensor that reshapes before the quantize start from; they follow on the integers."""
+    params = node.params
+    if node.input.op != "elem" or params.scale.index or params.zero_point.index or None in extents:
+        return scalar, extents, ()
+    value, index = node.input.payload
+    leaves = [n for n in nodes(scalar) if n.op == "elem" and n.payload[1]]
+    if index != identity(len(extents)) or any(n.payload != node.input.payload for n in leaves):
+        return scalar, extents, ()
+    moves: list[Layout] = []
+    source = value
+    while env.form(source) is None:
+        owner = getattr(source.owner, "operation", None)
+        layout = None if owner is None else match_layout(env.bindings, owner)
+        if layout is None or layout.inverse is None or layout.kind not in ("reshape", "cast"):
+            break
+        if None in env.bindings.extents(layout.sources[0].type):
+            break
+        moves.insert(0, layout)
+        source = layout.sources[0]
+    if not moves:
+        return scalar, extents, ()
+    inner = env.bindings.extents(source.type)
+    place: Index = identity(len(inner))
+    moved = rebuilt(scalar, lambda s: Scalar("elem", s.type, payload=(source, place)) if s in leaves else s)
+    return moved, inner, tuple(moves)
+
+
+def _input_of(root: Root) -> Scalar:
+    """What is quantized, found in the traced expression below the rounding."""
+    x = root.traced.scalar
+    for _ in range(8):
+        rounding = next((a for a in x.args if any(n.op == "round" for n in nodes(a))), None)
+        if rounding is None:
+            break
+        x = rounding
+        if x.op == "round" and not any(n.op == "round" for a in x.args for n in nodes(a)):
+            break
+    scaled = x.args[0] if x.op == "round" else x
+    return scaled.args[0] if scaled.op in ("div", "mul") else scaled
+
+
+# -- statistics --------------------------------------------------------------------------------------------------
+
+
+def statistic(root: Root, env: Environment) -> str | None:
+    """`softmax` or `a normalization` when the expression reads a reduction of its own dequantized input."""
+    params = (root.node.params.scale.value, root.node.params.zero_point.value)
+    own = set(root.traced.through)
+    for value in root.traced.floats:
+        if any(value == p for p in params if p is not None):
+            continue
+        seen = _producers(value, env)
+        if not any(v in own or isinstance(env.form(v), StoredForm) for v in seen):
+            continue
+        if any(_has(env, v, "exp") for v in seen):
+            return "softmax"
+        if any(_has(env, v, "sqrt", "rsqrt") for v in (value, *seen, *own)):
+            return "a normalization"
+    return None
+
+
+def _producers(value: Value, env: Environment) -> list[Value]:
+    """What a float value is computed from, a few operations far."""
+    found: list[Value] = []
+    pending = [value]
+    while pending and len(found) < 24:
+        owner = getattr(pending.pop().owner, "operation", None)
+        if owner is None or not owner.name.startswith(("linalg.", "tensor.")):
+            continue
+        for operand in owner.operands:
+            if env.bindings.is_ranked_tensor(operand.type) and operand not in found:
+                found.append(operand)
+                if not isinstance(env.form(operand), StoredForm):
+                    pending.append(operand)
+    return found
+
+
+def _has(env: Environment, value: Value, *names: str) -> bool:
+    scalar = env.reader.of(value)
+    return scalar is not None and any(n.op in names for n in nodes(scalar))

@@ -1,0 +1,238 @@
+"""What a value is computed from, back to stored integers.
+
+Elementwise operations and exact moves are read through until the leaves are dequantized values, whose dequantize is
+then spelled on their integers, constants, and float tensors that come from elsewhere. Operations that no dequantized
+value goes into are not repeated: their result is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qfuse._mlir import Value
+from qfuse.emit.expression import SPELLED, nodes, number
+from qfuse.graph import AccumForm, Environment, StoredForm
+from qfuse.indexing import Extents, Index, as_dim, compose, to_affine
+from qfuse.matchers.functions import LIBRARY
+from qfuse.matchers.nodes import Dequantize, Elementwise, LayoutNode, Reduction
+from qfuse.matchers.scalar import Scalar, ScalarReader
+from qfuse.qparams import Param, QuantParams
+
+#: Operations that one expression may have. What is longer is not repeated inside of one operation.
+LONGEST = 200
+_FLOATS = ("f16", "bf16", "f32", "f64")
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """An expression over stored integers.
+
+    Attributes:
+        scalar: the expression; see `qfuse.emit.expression` for its leaves.
+        forms: the dequantized values it reads.
+        floats: the float values it reads.
+        through: the values between that it computes anew.
+        exact: whether each dequantize is repeated in its own arithmetic.
+    """
+
+    scalar: Scalar
+    forms: tuple[StoredForm, ...]
+    floats: tuple[Value, ...]
+    through: tuple[Value, ...]
+    exact: bool
+
+    def unreadable(self) -> str | None:
+        """The first index at which an indexing map cannot read, as printed, or None."""
+        for node in nodes(self.scalar):
+            if node.op in ("elem", "stored") and not is_plain(node.payload[1]):
+                return "(" + ", ".join(to_affine(e) for e in node.payload[1]) + ")"
+        return None
+
+
+def is_plain(index: Index) -> bool:
+    """Whether an index is a list of distinct dimensions and constants."""
+    positions = [as_dim(e) for e in index if e.terms]
+    return None not in positions and len(set(positions)) == len(positions)
+
+
+def trace_back(scalar: Scalar, extents: Extents, env: Environment) -> Traced | None:
+    """An expression over dimensions of these extents, back to stored integers; None when it reads none."""
+    if not is_repeatable(scalar, env):
+        return None
+    tracer = _Tracer(extents, env)
+    found = tracer.follow(scalar)
+    if id(found) not in tracer.quantized:
+        return None
+    kept = nodes(found)
+    floats = [n.payload[0] for n in kept if n.op == "elem" and env.reader.constants.read(n.payload[0]) is None]
+    return Traced(
+        found, tuple(tracer.forms), tuple(dict.fromkeys(floats)), tuple(dict.fromkeys(tracer.through)), tracer.exact
+    )  # fmt: skip
+
+
+class _Tracer:
+    def __init__(self, extents: Extents, env: Environment) -> None:
+        self.extents = extents
+        self.env = env
+        self.quantized: set[int] = set()
+        self.forms: list[StoredForm] = []
+        self.through: list[Value] = []
+        self.exact = True
+        self._leaves: dict[tuple[Value, Index], Scalar] = {}
+        self._followed: dict[int, tuple[Scalar, Scalar]] = {}
+        self._count = 0
+
+    def follow(self, scalar: Scalar) -> Scalar:
+        """The expression with its leaves replaced by what they are computed from."""
+        if scalar.op == "elem":
+            if scalar.payload not in self._leaves:
+                self._leaves[scalar.payload] = self._leaf(scalar)
+            return self._leaves[scalar.payload]
+        if not scalar.args:
+            return scalar
+        known = self._followed.get(id(scalar))
+        if known is None:
+            known = self._followed[id(scalar)] = (scalar, self._operation(scalar))
+        return known[1]
+
+    def _operation(self, scalar: Scalar) -> Scalar:
+        self._count += 1
+        args = tuple(self.follow(a) for a in scalar.args)
+        if all(a.op == "const" for a in args) and scalar.op not in LIBRARY:
+            value = self.env.reader.evaluate(Scalar(scalar.op, scalar.type, args, scalar.payload), ())
+            if value is not None and not value.shape:
+                return Scalar("const", scalar.type, payload=value[()])
+        same = all(a is b for a, b in zip(args, scalar.args, strict=True))
+        found = scalar if same else Scalar(scalar.op, scalar.type, args, scalar.payload)
+        if any(id(a) in self.quantized for a in args):
+            self._mark(found)
+        return found
+
+    def _mark(self, scalar: Scalar) -> Scalar:
+        self.quantized.add(id(scalar))
+        self._followed.setdefault(id(scalar), (scalar, scalar))  # keeps it, so that its id stays its own
+        return scalar
+
+    def _leaf(self, leaf: Scalar) -> Scalar:
+        value, index = leaf.payload
+        reader = self.env.reader
+        array = reader.constants.read(value)
+        if array is not None:
+            if array.size != 1:
+                return leaf
+            return Scalar("const", leaf.type, payload=_scalar_of(array, leaf.type))
+        form = self.env.form(value)
+        if isinstance(form, AccumForm):
+            return leaf
+        if isinstance(form, StoredForm):
+            compute = arithmetic(value, self.env)
+            if compute != "":
+                self.exact = self.exact and compute is not None
+                self.forms.append(form)
+                return self._mark(dequantized(form, index, self.extents, compute or form.params.expressed))
+        if self._count > LONGEST:
+            return leaf
+        expanded = reader.expand(leaf, self.extents)
+        if expanded is None or not is_repeatable(expanded, self.env):
+            return leaf
+        found = self.follow(expanded)
+        if id(found) in self.quantized:
+            self.through.append(value)
+            return found
+        return found if found.op == "const" else leaf
+
+
+def is_repeatable(scalar: Scalar, env: Environment) -> bool:
+    """Whether an expression has only operations that can be spelled, on floats, conditions and constants."""
+    for node in nodes(scalar):
+        if node.op == "elem":
+            if node.type not in (*_FLOATS, "i1") and env.reader.constants.read(node.payload[0]) is None:
+                return False
+        elif node.op not in SPELLED and node.op not in ("const", "ssa"):
+            return False
+    return True
+
+
+def _scalar_of(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], type_: str) -> object:
+    held = array.reshape(-1)[0]
+    return held if type_ in _FLOATS else held.item()
+
+
+def arithmetic(value: Value, env: Environment) -> str | None:
+    """The float type that a dequantized value's product with the scale is computed in.
+
+    None when that is not known, and empty when a rounding follows that the value's form does not have.
+    """
+    decision = env.decisions.get(value)
+    node = None if decision is None else decision.node
+    if isinstance(node, Dequantize):
+        return _product_type(value, node.params, env.reader)
+    if isinstance(node, LayoutNode):
+        found = {arithmetic(s, env) for s in node.layout.sources}
+        return found.pop() if len(found) == 1 else None
+    if isinstance(node, Reduction):
+        return arithmetic(node.operand, env)
+    return "" if isinstance(node, Elementwise) else None
+
+
+def _product_type(value: Value, params: QuantParams, reader: ScalarReader) -> str | None:
+    spelled = reader.of(value)
+    if spelled is None:
+        return params.expressed
+    for _ in range(16):
+        if spelled.op in ("extf", "truncf"):
+            spelled = spelled.args[0]
+        elif spelled.op == "elem":
+            inner = reader.expand(spelled, params.extents)
+            if inner is None:
+                return None
+            spelled = inner
+        else:
+            break
+    known = spelled.op in ("mul", "sub", "sitofp", "uitofp") and spelled.type in _FLOATS
+    return spelled.type if known and params.storage.bits <= 16 else None
+
+
+def dequantized(form: StoredForm, index: Index, extents: Extents, compute: str) -> Scalar:
+    """`scale * (q - zero_point)` of the form's element at `index`, computed in the float type `compute`."""
+    params = form.params.over(index, extents)
+    storage = params.storage
+    x = Scalar("stored", storage.mlir, payload=(form.q, compose(form.index, index, extents)))
+    signed = storage.signed
+    if not params.symmetric:
+        wide = "i32" if storage.bits < 32 else "i64"
+        if storage.bits < int(wide[1:]):
+            x = Scalar("extsi" if signed else "extui", wide, (x,))
+        x = Scalar("subi", wide, (x, parameter(params.zero_point, wide)))
+        signed = True
+    x = Scalar("sitofp" if signed else "uitofp", compute, (x,))
+    if params.scale.scalar != 1.0:
+        x = Scalar("mul", compute, (x, parameter(params.scale, compute)))
+    return cast(x, params.expressed)
+
+
+def parameter(param: Param, type_: str) -> Scalar:
+    """A scale or zero point as a value of a type."""
+    if param.data is not None:
+        if param.scalar is not None:
+            return number(param.scalar, type_) if type_ in _FLOATS else number(int(param.scalar), type_)
+        held = {"f64": np.float64, "i32": np.int32, "i64": np.int64}.get(type_, np.float32)
+        printed = type_ if type_ in ("f64", "i32", "i64") else "f32"
+        return cast(Scalar("array", printed, payload=(param.data.astype(held), param.index)), type_)
+    return cast(Scalar("elem", param.element, payload=(param.value, param.index)), type_, param.signed)
+
+
+def cast(x: Scalar, type_: str, signed: bool = True) -> Scalar:
+    """A number as one of another type, both floats or both integers."""
+    if x.type == type_:
+        return x
+    if type_ in _FLOATS:
+        widths = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+        return Scalar("extf" if widths[type_] > widths[x.type] else "truncf", type_, (x,))
+    if x.type in _FLOATS:
+        return Scalar("fptosi", type_, (x,))
+    if int(x.type[1:]) > int(type_[1:]):
+        return Scalar("trunci", type_, (x,))
+    return Scalar("extsi" if signed else "extui", type_, (x,))

@@ -1,0 +1,187 @@
+"""Functions of one dequantized value become tables.
+
+    %x = dequantize %q         %t = constant table of 256 integers
+    %y = sigmoid %x      ->    %r = %t[%q]
+    %r = quantize %y
+
+The chain between is evaluated for every integer that can be stored, in the float types it is written in, so any chain
+will do: gelu, silu, elu, exp, rsqrt, or several of them. With the option `epilogue=fixed-point` every chain of one
+input becomes a table; else those with an operation that integers do not have.
+
+Needs one set of constant parameters for the tensor and at most 8 bits. With `lookup16=true` 16 bits as well: a table of
+513 points, and straight lines between them in integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from qfuse.emit.elementwise import PlannedLookup
+from qfuse.emit.expression import nodes, rebuilt
+from qfuse.fusions.base import Fusion
+from qfuse.fusions.elementwise import Root, facts, find_root, refuse_common
+from qfuse.graph import Array, Decision, Environment, Made, Refusal, StoredForm
+from qfuse.matchers.functions import LIBRARY
+from qfuse.matchers.nodes import Node, Quantize
+from qfuse.matchers.scalar import Scalar
+from qfuse.qparams import StorageType
+
+_DTYPES: Mapping[int, type[np.signedinteger[np.typing.NBitBase]]] = {8: np.int8, 16: np.int16, 32: np.int32}
+
+
+class FuseLookup(Fusion):
+    """Any chain of float operations of one dequantized input, between its dequantize and a quantize."""
+
+    id = "qfuse.lookup"
+    counted = True
+    doc = "functions of one dequantized tensor (sigmoid, tanh, gelu, silu, exp, ...) become tables"
+
+    def match(self, node: Node) -> bool:
+        """Quantize nodes."""
+        return isinstance(node, Quantize)
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """Refuses parameters that vary or are known at run time only, and wide storage."""
+        assert isinstance(node, Quantize)
+        root = find_root(node, env)
+        if root is None:
+            return None
+        stored = _only_input(root)
+        if stored is None or not _is_wanted(root, env):
+            return None
+        env.elementwise[node.result] = root.traced.through
+        form = root.traced.forms[0]
+        refusal = refuse_common(root, env)
+        if refusal is None:
+            refusal = _refused(root, form)
+        if refusal is not None:
+            return refusal
+        table = _table(root, form.params.storage, env)
+        if table is None:
+            return Refusal("the function cannot be evaluated: an operation in it is not known")
+        values, steps, functions = table
+        decision = Decision(
+            self, node, "bit-exact" if not functions else f"within-{max(steps, 1)}-lsb", needs=(form.q,),
+            payload=PlannedLookup(node, stored, values, root.extents, root.moves), detail=_facts(root, functions),
+        )  # fmt: skip
+        decision.replacement = Made(decision)
+        return decision
+
+    def build(self, decision: Decision, context: object) -> object:
+        """The table and what reads it, by the target's emitter."""
+        return context.emitter.lookup(decision.payload, context)  # type: ignore[attr-defined]
+
+
+def _only_input(root: Root) -> Scalar | None:
+    """The one stored element that the expression is a function of, or None; parameters do not count as inputs."""
+    found: list[Scalar] = []
+    for node in nodes(root.traced.scalar):
+        if node.op == "ssa" or (node.op == "elem" and not _is_parameter(node, root)):
+            return None
+        if node.op == "stored":
+            found.append(node)
+    first = found[0]
+    return first if all(n.payload == first.payload for n in found) and root.traced.unreadable() is None else None
+
+
+def _is_parameter(leaf: Scalar, root: Root) -> bool:
+    """Whether a tensor holds scales or zero points: that these vary, or are not known, is a reason to give."""
+    value, index = leaf.payload
+    every = [p for q in (root.node.params, *(f.params for f in root.traced.forms)) for p in (q.scale, q.zero_point)]
+    if any(p.value is not None and p.value == value for p in every):
+        return True
+    own = root.node.params
+    return bool(index) and index in (own.scale.index, own.zero_point.index)
+
+
+def _is_wanted(root: Root, env: Environment) -> bool:
+    """Whether a table is asked for, or the expression has an operation without an integer form."""
+    if env.options.epilogue != "float":
+        return True
+    scalar = root.traced.scalar
+    quantized = {id(n) for n in nodes(scalar) if n.op == "stored" or any(_holds_stored(a) for a in n.args)}
+    return any(
+        n.op in LIBRARY or n.op == "sqrt" or (n.op == "div" and id(n.args[1]) in quantized) for n in nodes(scalar)
+    )
+
+
+def _holds_stored(scalar: Scalar) -> bool:
+    return any(n.op == "stored" for n in nodes(scalar))
+
+
+def _refused(root: Root, form: StoredForm) -> Refusal | None:
+    for what, params in (("input", form.params), ("result", root.node.params)):
+        if not params.scale.is_constant or not params.zero_point.is_constant:
+            return Refusal(f"a lookup table needs constant parameters, those of the {what} are known at run time only")
+        if params.scale.scalar is None or params.zero_point.scalar is None:
+            return Refusal(
+                f"a lookup table needs one set of parameters, the {what} is {params.granularity}",
+                "quantize per tensor",
+            )
+    if form.params.storage.bits > 8:
+        return Refusal(f"a lookup table takes at most 8 bits, the input has {form.params.storage.bits}")
+    return None
+
+
+# -- the table ---------------------------------------------------------------------------------------------------
+
+
+def _table(root: Root, storage: StorageType, env: Environment) -> tuple[Array, int, tuple[str, ...]] | None:
+    """Results by the bits of the stored integer; how far from the reference they are; functions that libraries differ in."""
+    raw = np.arange(1 << storage.bits)
+    held = np.where(raw >= 1 << (storage.bits - 1), raw - (1 << storage.bits), raw).astype(np.int8)
+    functions = tuple(dict.fromkeys(n.op for n in nodes(root.traced.scalar) if n.op in LIBRARY))
+    written = _evaluated(root, root.traced.scalar, held, env)
+    precise = _evaluated(root, _in_f64(root.traced.scalar), held, env)
+    if written is None or precise is None:
+        return None
+    values = raw if not storage.signed else held
+    form = root.traced.forms[0]
+    occurring = (values >= form.low) & (values <= form.high)
+    steps = int(np.abs(written - precise)[occurring].max(initial=0))
+    bits = root.node.params.storage.bits
+    return written.astype(np.uint64).astype(f"uint{_width(bits)}").view(_DTYPES[_width(bits)]), steps, functions
+
+
+def _width(bits: int) -> int:
+    return next(w for w in _DTYPES if bits <= w)
+
+
+def _evaluated(root: Root, scalar: Scalar, held: Array, env: Environment) -> Array | None:
+    """The stored result for each stored input, as int64; NaN gives the lower bound."""
+
+    def replace(leaf: Scalar) -> Scalar:
+        return Scalar("const", leaf.type, payload=held) if leaf.op == "stored" else leaf
+
+    real = env.reader.evaluate(rebuilt(scalar, replace).args[0], held.shape)
+    if real is None:
+        return None
+    params = root.node.params
+    whole = np.where(np.isnan(real), params.quant_min, np.broadcast_to(real, held.shape).astype(np.float64))
+    return np.clip(whole, params.quant_min, params.quant_max).astype(np.int64)
+
+
+def _in_f64(scalar: Scalar) -> Scalar:
+    """The same expression with every float in f64."""
+    floats = ("f16", "bf16", "f32")
+    known: dict[int, Scalar] = {}
+    for node in nodes(scalar):
+        args = tuple(known[id(a)] for a in node.args)
+        if node.op in ("extf", "truncf"):
+            known[id(node)] = args[0]
+        elif node.op == "const" and node.type in floats:
+            known[id(node)] = Scalar("const", "f64", payload=np.float64(node.payload))
+        else:
+            type_ = "f64" if node.type in floats else node.type
+            known[id(node)] = Scalar(node.op, type_, args, node.payload) if node.args else node
+    return known[id(scalar)]
+
+
+def _facts(root: Root, functions: tuple[str, ...]) -> dict[str, object]:
+    shown: dict[str, object] = dict(facts(root))
+    shown["entries"] = 1 << root.traced.forms[0].params.storage.bits
+    if functions:
+        shown["reason"] = f"{', '.join(functions)}: to the nearest number here, the target's library may differ"
+    return shown
