@@ -7,6 +7,7 @@ from qfuse.fusions.base import Fusion
 from qfuse.fusions.contraction import FuseContraction
 from qfuse.fusions.convolution import FuseConvolution
 from qfuse.fusions.dequantize import ReadDequantize
+from qfuse.fusions.elementwise import FuseElementwise
 from qfuse.fusions.epilogue import (
     CancelRequantize,
     ExtendCast,
@@ -16,6 +17,7 @@ from qfuse.fusions.epilogue import (
     FuseRescale,
 )
 from qfuse.fusions.layout import MoveLayout
+from qfuse.fusions.lookup import FuseLookup
 from qfuse.fusions.reduction import FuseMaximum, FuseSum
 from qfuse.fusions.respell import RespellQuantize
 
@@ -34,6 +36,8 @@ def fusions() -> list[Fusion]:
         FuseRequantize(),
         CancelRequantize(),
         FuseRescale(),
+        FuseElementwise(),
+        FuseLookup(),
         FoldQuantize(),
         RespellQuantize(),
     ]
@@ -49,5 +53,12 @@ def targets() -> list[Target]:
             emitter="iree",
             rounding="magic",
             operands=OPERANDS,
+        ),
+        Target(
+            "integer-only",
+            "machines without a float unit: fixed-point epilogues, i32 accumulators; names what keeps float arithmetic",
+            accumulators=(32,),
+            epilogue="fixed-point",
+            integer_only=True,
         ),
     ]

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import gcd
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 Extents: TypeAlias = tuple["int | None", ...]
 
@@ -342,3 +344,26 @@ def affine_map(rank: int, index: Index) -> str:
     """The printed affine map attribute of an index over `rank` dimensions."""
     dims = ", ".join(f"d{i}" for i in range(rank))
     return f"affine_map<({dims}) -> ({', '.join(to_affine(e) for e in index)})>"
+
+
+def gather(array: np.ndarray[Any, Any], index: Index, extents: Sequence[int]) -> np.ndarray[Any, Any]:
+    """`array[index(d)]` for all `d` in the box, as an array that broadcasts to it."""
+    if not index:
+        return array
+    if index == identity(len(extents)):
+        return array
+    grid = np.ogrid[tuple(slice(0, n) for n in extents)]
+    return array[tuple(_evaluate_linear(e, grid) for e in index)]
+
+
+def _evaluate_linear(expr: Linear, grid: Sequence[np.ndarray[Any, Any]]) -> Any:
+    total: Any = np.asarray(expr.const)
+    for atom, coefficient in expr.terms:
+        if atom.kind == "d":
+            part = grid[atom.position]
+        else:
+            assert atom.arg is not None
+            inner = _evaluate_linear(atom.arg, grid)
+            part = inner // atom.divisor if atom.kind == "/" else inner % atom.divisor
+        total = total + coefficient * part
+    return total

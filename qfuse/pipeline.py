@@ -182,7 +182,6 @@ class _Analysis:
                 return True
         return False
 
-
     def is_dead(self, value: Value) -> bool:
         """Whether nothing reads a value once the plan is carried out: all its users are replaced or dead."""
         known = self._dead.get(value)

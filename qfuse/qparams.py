@@ -23,7 +23,9 @@ from qfuse.indexing import (
     constant,
     dims_of_index,
     drop_unit,
+    gather,
     identity,
+    substitute,
 )
 
 
@@ -104,7 +106,7 @@ class Param:
         """The same parameter for data of shape `extents`: `index` maps the new data's dimensions to the old ones."""
         if not self.index:
             return self
-        return self._read_at(drop_unit(compose(self.index, index, extents), extents), self.data)
+        return self._read_at(drop_unit(compose(self.index, index, extents), extents), self.data, extents)
 
     def simplified(self, extents: Extents) -> Param:
         """Uniform constants become scalars, dimensions that are never read are dropped."""
@@ -113,12 +115,14 @@ class Param:
             return Param((), data.reshape(-1)[:1].reshape(()), self.value, self.element, self.signed)
         if not self.index:
             return self
-        return self._read_at(drop_unit(self.index, extents), data)
+        return self._read_at(drop_unit(self.index, extents), data, extents)
 
-    def _read_at(self, index: Index, data: np.ndarray[Any, Any] | None) -> Param:
+    def _read_at(self, index: Index, data: np.ndarray[Any, Any] | None, extents: Extents) -> Param:
         if data is not None and not all(e.terms for e in index):
             data = data[tuple(slice(None) if e.terms else e.const for e in index)]
             index = tuple(e for e in index if e.terms)
+        if data is not None and any(as_block(e) is None for e in index):
+            index, data = _along_dims(index, data, extents)
         return Param(index, data, self.value, self.element, self.signed)
 
     def equals(self, other: Param) -> bool:
@@ -132,6 +136,18 @@ class Param:
         if self.value is None or other.value is None:
             return False
         return bool(self.value == other.value) and self.signed == other.signed
+
+
+def _along_dims(index: Index, data: np.ndarray[Any, Any], extents: Extents) -> tuple[Index, np.ndarray[Any, Any]]:
+    """Values read at sums of dimensions (channels split into groups) as values along these dimensions."""
+    used = sorted(dims_of_index(index))
+    sizes = [extents[d] for d in used if extents[d] is not None]
+    if len(sizes) != len(used) or any(e.terms and as_block(e) not in (None, (as_dim(e), 1)) for e in index):
+        return index, data
+    dims = identity(len(used))
+    inner = tuple(substitute(e, dict(zip(used, dims, strict=True)), tuple(sizes)) for e in index)
+    values = np.broadcast_to(gather(data, inner, sizes), sizes)
+    return tuple(identity(d + 1)[d] for d in used), np.ascontiguousarray(values)
 
 
 ZERO = Param((), np.zeros((), np.int64), element="i64")

@@ -242,7 +242,7 @@ def _left_with_their_root(found: Findings) -> set[Value]:
     for root, through in env.elementwise.items():
         if root not in refused:
             continue
-        for value in through:
+        for value in reversed(through):
             users = [u.owner.operation.results for u in value.uses]
             if all(len(r) and (r[0] in left or r[0] in refused and r[0] in env.elementwise) for r in users):
                 left.add(value)

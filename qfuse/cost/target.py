@@ -8,11 +8,14 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from qfuse.errors import UsageError
+from qfuse.fixed_point import ROUNDINGS as SCALINGS
 from qfuse.qparams import QuantParams
 
 SPELLINGS = ("generic", "named")
 ROUNDINGS = ("magic", "roundeven")
 OPERANDS = ("i8", "i16")
+EPILOGUES = ("float", "fixed-point", "power-of-two")
+BOUNDARIES = ("keep", "drop")
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,9 @@ class Target:
         spelling: default of the option of that name.
         rounding: default of the option of that name.
         operands: allowed values of the option of that name, the default first.
+        epilogue: default of the option of that name.
+        scaling: default of the option of that name.
+        integer_only: whether the report names every operation that keeps float arithmetic between quantized values.
     """
 
     name: str
@@ -49,6 +55,9 @@ class Target:
     spelling: str = "generic"
     rounding: str = "roundeven"
     operands: tuple[str, ...] = OPERANDS[:1]
+    epilogue: str = "float"
+    scaling: str = "single"
+    integer_only: bool = False
 
     def allows(self, fusion: str) -> bool:
         """Whether the fusion of this id may be used."""
@@ -78,6 +87,10 @@ class Options:
             result, less code on machines without a rounding instruction).
         operands: narrowest operands of an integer contraction: `i8`, or `i16` with the zero points subtracted (faster
             on CPUs that multiply i8 no faster than i16). Not every target has the choice.
+        epilogue: how accumulators become stored integers: `float`, `fixed-point` (a multiplier and a shift, no float
+            operation) or `power-of-two` (a shift).
+        scaling: rounding of the last two: `single` or `double` (TOSA RESCALE), `gemmlowp`, or `half-even`.
+        boundary: `keep`, or `drop` the quantize of function arguments and the dequantize of function results.
         max_reduction: upper bound on dynamic reduction sizes; None when no bound is known.
         fusions: ids of the only fusions to use; None for all that the target allows.
         disable: ids of fusions not to use.
@@ -86,6 +99,9 @@ class Options:
     spelling: str = "generic"
     rounding: str = "roundeven"
     operands: str = "i8"
+    epilogue: str = "float"
+    scaling: str = "single"
+    boundary: str = "keep"
     max_reduction: int | None = None
     fusions: tuple[str, ...] | None = None
     disable: tuple[str, ...] = ()
@@ -101,11 +117,16 @@ class Options:
         for name in given:
             if name not in known:
                 raise UsageError(unknown("option", name, sorted(known)))
-        defaults = Options(target.spelling, target.rounding, target.operands[0])
+        defaults = Options(
+            target.spelling, target.rounding, target.operands[0], epilogue=target.epilogue, scaling=target.scaling
+        )
         options = replace(defaults, **{k: _parse(k, v) for k, v in given.items()})
         _one_of("spelling", options.spelling, SPELLINGS)
         _one_of("rounding", options.rounding, ROUNDINGS)
         _one_of("operands", options.operands, target.operands)
+        _one_of("epilogue", options.epilogue, EPILOGUES)
+        _one_of("scaling", options.scaling, SCALINGS)
+        _one_of("boundary", options.boundary, BOUNDARIES)
         return options
 
 

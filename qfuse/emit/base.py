@@ -100,8 +100,14 @@ class BuildContext:
         """The integers of a form, in the value's own shape, before the current operation."""
         return self.read(form.q, form.index, form.params.extents)
 
-    def sizes(self, value: Value) -> list[Value]:
-        """SSA values of the dynamic extents of a tensor, taken from its `tensor.empty` where there is one."""
+    def sizes(self, value: Value, extents: Extents | None = None) -> list[Value]:
+        """SSA values of the dynamic extents of a tensor, taken from its `tensor.empty` where there is one.
+
+        With `extents` of those that are dynamic there, whatever the tensor's own type knows.
+        """
+        own = self.bindings.extents(value.type)
+        if extents is not None and extents != own:
+            return self._sizes_where(value, own, extents)
         op = getattr(value.owner, "operation", None)
         while op is not None and op.name in ("linalg.fill", "linalg.generic", "linalg.broadcast"):
             value = list(op.operands)[-1]
@@ -110,6 +116,15 @@ class BuildContext:
             return list(op.operands)
         extents = self.bindings.extents(value.type)
         return [self.builder.dim(value, i) for i, n in enumerate(extents) if n is None]
+
+    def _sizes_where(self, value: Value, own: Extents, extents: Extents) -> list[Value]:
+        dynamic = iter(self.sizes(value))
+        found: list[Value] = []
+        for known, wanted in zip(own, extents, strict=True):
+            size = next(dynamic) if known is None else None
+            if wanted is None:
+                found.append(self.builder.constant(f"{known} : index") if size is None else size)
+        return found
 
     def empty_of(self, value: Value) -> Value:
         """A tensor of `value`'s type to write into: the `tensor.empty` behind an `outs` operand, or a new one."""

@@ -128,9 +128,7 @@ def lookup(planned: PlannedLookup, context: BuildContext) -> Value:
     return _generic(planned, inputs, context, body)
 
 
-def _generic(
-    planned: PlannedElementwise | PlannedLookup, inputs: Inputs, context: BuildContext, body: Any
-) -> Value:
+def _generic(planned: PlannedElementwise | PlannedLookup, inputs: Inputs, context: BuildContext, body: Any) -> Value:
     """One generic over the planned extents, and the layout operations behind it."""
     node, extents = planned.node, planned.extents
     rank, element = len(extents), node.params.storage.mlir

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from qfuse.graph import Array, Step
-from qfuse.indexing import Index, identity
+from qfuse.indexing import Extents, Index, identity
 from qfuse.qparams import Param, QuantParams, broadcast_to_dims
 
 
@@ -111,12 +111,15 @@ def multiply_out(factors: Sequence[Operand], rank: int) -> list[Operand]:
     return rest if product is None else [constant_operand(product, rank), *rest]
 
 
-def with_steps(epilogue: Epilogue, steps: Sequence[Step], read: Callable[[Any], Array | None]) -> None:
+def with_steps(
+    epilogue: Epilogue, steps: Sequence[Step], extents: Extents, read: Callable[[Any], Array | None]
+) -> None:
     """Appends steps; leading additions of constants join the bias.
 
     Args:
         epilogue: changed in place.
         steps: what follows the scaled accumulators.
+        extents: of the accumulators.
         read: constant values of an SSA tensor, or None.
     """
     for step in steps:
@@ -126,7 +129,9 @@ def with_steps(epilogue: Epilogue, steps: Sequence[Step], read: Callable[[Any], 
             constant = Operand((), np.asarray(operand.number))
         elif operand is not None and operand.value is not None:
             array = read(operand.value)
-            constant = None if array is None else Operand(operand.index, array)
+            if array is not None:
+                along = Param(operand.index, array).over(identity(epilogue.rank), extents)
+                constant = Operand(along.index, along.data)
         if not epilogue.steps and constant is not None and step.kind in ("add", "sub"):
             added = constant_over(constant, epilogue.rank)
             before = np.zeros((1,) * epilogue.rank)

@@ -22,41 +22,47 @@ class FixedPoint:
         self._rounding = rounding
         self._bits = bits
 
-    def by_constant(self, value: Value, mantissa: int, shift: int) -> Value:
-        """`value` (i64) times a constant multiplier."""
+    def times(self, value: Value, mantissa: Value | int, shift: Value | int) -> Value:
+        """`value` (i64) times a multiplier: numbers, or i64 values read from tensors. Powers of two have mantissa 1."""
         if not self._bits:
-            moved = value if shift >= 0 else self._op("shli", value, self._number(-shift))
             rounding = "single" if self._rounding == "double" else self._rounding
-            return self._shifted(moved, max(shift, 0), rounding)
+            left = self._left(0, shift)
+            moved = value if left is None else self._op("shli", value, left)
+            return self._shifted(moved, self._right(0, shift), rounding)
+        factor = self._number(mantissa) if isinstance(mantissa, int) else mantissa
         if self._rounding == "gemmlowp":
-            if shift < 31:
-                value = self._saturated(self._op("shli", value, self._number(31 - shift)))
-            product = self._op("addi", self._op("muli", value, self._number(mantissa)), self._number(1 << 30))
-            return self._shifted(self._op("shrsi", product, self._number(31)), max(shift - 31, 0), "gemmlowp")
-        product = self._op("muli", value, self._number(mantissa))
-        if self._rounding == "double" and shift > 31:
-            product = self._op("addi", product, self._signed_half(value))
+            left = self._left(31, shift)
+            if left is not None:
+                value = self._saturated(self._op("shli", value, left))
+            product = self._op("addi", self._op("muli", value, factor), self._number(1 << 30))
+            return self._shifted(self._op("shrsi", product, self._number(31)), self._right(31, shift), "gemmlowp")
+        product = self._op("muli", value, factor)
+        if self._rounding == "double":
+            product = self._first_rounded(product, value, shift)
         return self._shifted(product, shift, "half-even" if self._rounding == "half-even" else "single")
 
-    def by_operand(self, value: Value, mantissa: Value | None, shift: Value) -> Value:
-        """`value` (i64) times a multiplier read from tensors: mantissa (None for powers of two) and shift, both i64."""
-        zero = self._number(0)
-        if mantissa is None:
-            left = self._op("maxsi", self._op("subi", zero, shift), zero)
-            rounding = "single" if self._rounding == "double" else self._rounding
-            return self._shifted_by(self._op("shli", value, left), self._op("maxsi", shift, zero), rounding)
-        if self._rounding == "gemmlowp":
-            left = self._op("maxsi", self._op("subi", self._number(31), shift), zero)
-            value = self._saturated(self._op("shli", value, left))
-            product = self._op("addi", self._op("muli", value, mantissa), self._number(1 << 30))
-            high = self._op("shrsi", product, self._number(31))
-            right = self._op("maxsi", self._op("subi", shift, self._number(31)), zero)
-            return self._shifted_by(high, right, "gemmlowp")
-        product = self._op("muli", value, mantissa)
-        if self._rounding == "double":
-            far = self._sign(self._op("subi", self._number(31), shift))
-            product = self._op("addi", product, self._op("andi", self._signed_half(value), far))
-        return self._shifted_by(product, shift, "half-even" if self._rounding == "half-even" else "single")
+    def _left(self, start: int, shift: Value | int) -> Value | None:
+        """How far a shift is below `start`, or None where it is not."""
+        if isinstance(shift, int):
+            return self._number(start - shift) if shift < start else None
+        return self._op("maxsi", self._op("subi", self._number(start), shift), self._number(0))
+
+    def _right(self, start: int, shift: Value | int) -> Value | int:
+        """How far a shift is above `start`."""
+        if isinstance(shift, int):
+            return max(shift - start, 0)
+        beyond = shift if not start else self._op("subi", shift, self._number(start))
+        return self._op("maxsi", beyond, self._number(0))
+
+    def _first_rounded(self, product: Value, value: Value, shift: Value | int) -> Value:
+        """2^30 with the sign of `value` added, where the shift exceeds 31."""
+        if isinstance(shift, int) and shift <= 31:
+            return product
+        sign = self._sign(value)
+        nudge = self._op("subi", self._op("xori", self._number(1 << 30), sign), sign)
+        if not isinstance(shift, int):
+            nudge = self._op("andi", nudge, self._sign(self._op("subi", self._number(31), shift)))
+        return self._op("addi", product, nudge)
 
     def extended(self, value: Value, element: str) -> Value:
         """A signed integer of printed type `element` as i64."""
@@ -64,15 +70,16 @@ class FixedPoint:
 
     # -- rounding shifts ---------------------------------------------------------------------------------------
 
-    def _shifted(self, x: Value, shift: int, rounding: str) -> Value:
+    def _shifted(self, x: Value, shift: Value | int, rounding: str) -> Value:
+        if not isinstance(shift, int):
+            return self._shifted_by(x, shift, rounding)
         if not shift:
             return x
         by = self._number(shift)
         half = 1 << (shift - 1)
         if rounding == "half-even":
             odd = self._op("andi", self._op("shrsi", x, by), self._number(1))
-            x = self._op("addi", self._op("addi", x, self._number(half - 1)), odd)
-            return self._op("shrsi", x, by)
+            return self._op("shrsi", self._op("addi", self._op("addi", x, self._number(half - 1)), odd), by)
         added = self._op("addi", x, self._number(half))
         if rounding == "gemmlowp":
             added = self._op("addi", added, self._sign(x))
@@ -91,11 +98,6 @@ class FixedPoint:
             half = self._op("andi", self._op("addi", self._op("subi", half, one), odd), some)
         return self._op("shrsi", self._op("addi", x, half), shift)
 
-    def _signed_half(self, value: Value) -> Value:
-        """2^30 with the sign of `value`."""
-        sign = self._sign(value)
-        return self._op("subi", self._op("xori", self._number(1 << 30), sign), sign)
-
     def _saturated(self, x: Value) -> Value:
         low, high = self._number(-(1 << 31)), self._number((1 << 31) - 1)
         return self._op("minsi", self._op("maxsi", x, low), high)
@@ -111,16 +113,17 @@ class FixedPoint:
         return self._inner.constant(f"{number} : i64")
 
 
-def narrowed(inner: Body, value: Value, low: int, high: int, element: str) -> Value:
-    """An i64 clamped to [low, high], as an integer of printed type `element`."""
-    value = inner.op("arith.maxsi", I64, value, inner.constant(f"{low} : i64"))
-    value = inner.op("arith.minsi", I64, value, inner.constant(f"{high} : i64"))
-    return value if element == I64 else inner.op("arith.trunci", element, value)
-
-
 def rescaled(inner: Body, value: Value, element: str, multiplier: Multiplier, rounding: str) -> Value:
     """`value` of printed integer type `element` times a multiplier that is the same everywhere, as i64."""
     scalar = multiplier.scalar
-    assert scalar is not None, "per-channel multipliers are operands: FixedPoint.by_operand"
+    assert scalar is not None, "per-channel multipliers are operands: FixedPoint.times"
     fixed = FixedPoint(inner, rounding, multiplier.bits)
-    return fixed.by_constant(fixed.extended(value, element), *scalar)
+    return fixed.times(fixed.extended(value, element), *scalar)
+
+
+def narrowed(inner: Body, value: Value, low: Value | int, high: Value | int, element: str) -> Value:
+    """An i64 clamped to [low, high], as an integer of printed type `element`."""
+    least = inner.constant(f"{low} : i64") if isinstance(low, int) else low
+    greatest = inner.constant(f"{high} : i64") if isinstance(high, int) else high
+    value = inner.op("arith.minsi", I64, inner.op("arith.maxsi", I64, value, least), greatest)
+    return value if element == I64 else inner.op("arith.trunci", element, value)

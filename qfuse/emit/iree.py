@@ -85,8 +85,10 @@ class IreeEmitter(LinalgEmitter):
         conversion = _Conversion(width, shift, zero_point)
         array = side.array
         if array is not None:
-            if storage == StorageType(width, True) or (zero_point is not None and not zero_point.is_constant):
+            if storage == StorageType(width, True):
                 return self._with_integers(side, context.q(side.form.q), array, _Conversion(width, 0, None))
+            if zero_point is not None and not zero_point.is_constant:
+                return self._with_integers(side, self._run_time(side, conversion, context), None, conversion)
             whole = _convert_array(_whole(planned, side, array), conversion)
             return self._with_integers(
                 side, self.builder.dense_constant(whole), whole.reshape(array.shape), conversion

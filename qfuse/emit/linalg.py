@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qfuse._mlir import Body, Builder, Value
+from qfuse._mlir import Body, Builder, Extents, Value
 from qfuse.cost.target import Options
 from qfuse.emit.base import BuildContext, dims_in, loops_to_dims, out_extents
 from qfuse.emit.elementwise import PlannedElementwise, PlannedLookup, elementwise, lookup
@@ -20,6 +20,7 @@ from qfuse.emit.epilogue import (
     simplify_corrections,
     with_steps,
 )
+from qfuse.emit.expression import Inputs, resolved, write
 from qfuse.emit.fixed_epilogue import FixedEpilogues
 from qfuse.emit.named import named_contraction
 from qfuse.emit.reduction import pool, window_carrier
@@ -68,7 +69,7 @@ class LinalgEmitter(FixedEpilogues):
             planned = replace(planned, lhs=sides[0], rhs=sides[1])
         lhs = self._operand(planned, planned.lhs, context)
         rhs = lhs if planned.unit else self._operand(planned, planned.rhs, context)
-        sizes = context.sizes(planned.node.init)
+        sizes = context.sizes(planned.node.init, _result_extents(planned))
         if keeps_name or (self.options.spelling == "named" and not planned.unit):
             named = named_contraction(self.builder, planned, lhs, rhs, sizes)
             if named is not None:
@@ -207,7 +208,7 @@ class LinalgEmitter(FixedEpilogues):
         value = self._operand(planned, side, context)
         wide = f"i{planned.bits}"
         dynamic = [d for d in planned.out_loops if planned.extents[d] is None]
-        size_of = dict(zip(dynamic, context.sizes(planned.node.init), strict=False))
+        size_of = dict(zip(dynamic, context.sizes(planned.node.init, _result_extents(planned)), strict=False))
         extents = out_extents(planned.extents, kept)
         empty = self.builder.empty(None, extents, wide, [size_of[d] for d in kept if d in size_of])
         init = self.builder.fill_tensor(self.builder.constant(f"0 : {wide}"), empty)
@@ -229,7 +230,7 @@ class LinalgEmitter(FixedEpilogues):
         form = planned.form
         accumulators, epilogue = self._epilogue(form, context, stored=True)
         finish_quantize(epilogue, planned.params)
-        outs = list(node.op.operands)[-1] if node.op.name.startswith("linalg.") else None
+        outs = _outs(node, form)
         value = self._emit(epilogue, form, accumulators, context, outs)
         for layout in form.moves:
             value = self.move(layout, [value], epilogue.element, None)
@@ -265,7 +266,7 @@ class LinalgEmitter(FixedEpilogues):
         """The float value of a form, for users that stay in float."""
         accumulators, epilogue = self._epilogue(form, context, stored=False)
         epilogue.element = form.element
-        outs = list(node.op.operands)[-1] if node.op.name.startswith("linalg.") else None
+        outs = _outs(node, form)
         value = self._emit(epilogue, form, accumulators, context, outs)
         for layout in form.moves:
             value = self.move(layout, [value], form.element, None)
@@ -286,7 +287,9 @@ class LinalgEmitter(FixedEpilogues):
         simplify_corrections(epilogue, fold)
         if planned.blocked is not None:
             accumulators, epilogue = self._sum_blocks(accumulators, epilogue, context)
-        with_steps(epilogue, form.steps, context.constants.read)
+        extents = out_extents(planned.extents, planned.out_loops[: epilogue.rank])
+        steps = [_with_values(step, context) for step in form.steps]
+        with_steps(epilogue, steps, extents, context.constants.value)
         return accumulators, epilogue
 
     @staticmethod
@@ -339,7 +342,7 @@ class LinalgEmitter(FixedEpilogues):
         outer = planned.out_loops[:-1]
         compute = epilogue.compute
         extents = out_extents(planned.extents, outer)
-        empty = self.builder.empty(None, extents, compute, context.sizes(planned.node.init))
+        empty = self.builder.empty(None, extents, compute, context.sizes(planned.node.init, extents))
         init = self.builder.fill_tensor(self.builder.constant(f"0.0 : {compute}"), empty)
         inputs, maps, load = self._inputs(epilogue)
 
@@ -367,7 +370,8 @@ class LinalgEmitter(FixedEpilogues):
         if outs is not None and outs.type == result:
             init = context.empty_of(outs)
         else:
-            init = self.builder.empty(None, extents, epilogue.element, context.sizes(planned.node.init))
+            sizes = context.sizes(planned.node.init, extents)
+            init = self.builder.empty(None, extents, epilogue.element, sizes)
         inputs, maps, load = self._inputs(epilogue)
 
         def body(inner: Body, args: Sequence[Value]) -> Value:
@@ -419,7 +423,11 @@ class LinalgEmitter(FixedEpilogues):
                 add(_key(operand), operand.value, operand.index)
         for step in epilogue.steps:
             o = step.operand
-            if o is not None and o.value is not None and self.builder.bindings.is_ranked_tensor(o.value.type):
+            if o is not None and o.scalar is not None:
+                read = Inputs([o.scalar], epilogue.rank)
+                for value, index in zip(read.values, read.indices, strict=True):
+                    add((value, index), value, index)
+            elif o is not None and o.value is not None and self.builder.bindings.is_ranked_tensor(o.value.type):
                 add((o.value, o.index), o.value, o.index)
 
         def load(inner: Body, args: Sequence[Value], operand: Operand, want: str) -> Value:
@@ -462,12 +470,23 @@ class LinalgEmitter(FixedEpilogues):
         o = step.operand
         if o.number is not None:
             other = inner.constant(_literal(o.number, compute))
+        elif o.scalar is not None:
+            other = write(inner, o.scalar, lambda key: load(inner, args, *self._element(key)))
+            other = self.cast_float(inner, other, o.scalar.type, compute)
         else:
             other = load(inner, args, Operand(o.index, value=o.value, element=o.element), compute)
         names = {"max": "maximumf", "min": "minimumf", "rsub": "subf"}
         name = names.get(step.kind, step.kind + "f")
         operands = (other, x) if step.kind == "rsub" else (x, other)
         return inner.op(f"arith.{name}", compute, *operands)
+
+    def _element(self, key: tuple[Value, Index]) -> tuple[Operand, str]:
+        """An element of a tensor as an operand, and its own type."""
+        value, index = key
+        bindings = self.builder.bindings
+        is_tensor = bindings.is_ranked_tensor(value.type)
+        element = bindings.element_name(value.type) if is_tensor else bindings.type_name(value.type)
+        return Operand(index, value=value, element=element), element
 
     def quantize(
         self,
@@ -618,6 +637,25 @@ class LinalgEmitter(FixedEpilogues):
         init = builder.empty(None, tuple(extents), element, sizes)
         maps = [affine_map(rank, index), affine_map(rank, identity(rank))]
         return builder.generic([value], init, maps, "p" * rank, lambda _, args: args[0])
+
+
+def _with_values(step: Step, context: BuildContext) -> Step:
+    """A step whose operand reads SSA values, made where they are not there yet."""
+    operand = step.operand
+    if operand is None or operand.scalar is None:
+        return step
+    return replace(step, operand=replace(operand, scalar=resolved(operand.scalar, context)))
+
+
+def _outs(node: Node, form: AccumForm) -> Value | None:
+    """What the node writes into, when that has the accumulators' own shape."""
+    return list(node.op.operands)[-1] if node.op.name.startswith("linalg.") and not form.moves else None
+
+
+def _result_extents(planned: PlannedContraction) -> Extents:
+    """Extents of the result: of the accumulators without the loop over blocks."""
+    loops = planned.out_loops if planned.blocked is None else planned.out_loops[:-1]
+    return out_extents(planned.extents, loops)
 
 
 def _wrapped(value: int, element: str) -> int:

@@ -111,7 +111,7 @@ def _plan(
     for role, side in (("lhs", lhs), ("rhs", rhs)):
         if permutation_of(side.index, len(loops)) is None and not (role == "lhs" and isinstance(node, Convolution)):
             return Refusal(f"{role} is read at {_printed(side.index)}, which is not a list of loops")
-    if not dims_of_index(node.lhs_index) & dims_of_index(node.rhs_index) >= set(node.reduction):
+    if not dims_of_index(lhs.index) & dims_of_index(rhs.index) >= set(node.reduction):
         return Refusal("a reduction loop is not read by both operands")
     return plan_sum(node, lhs, rhs, env)
 

@@ -149,7 +149,9 @@ def _spelled(node: Quantize) -> Scalar:
     x = Scalar("round", type_, (Scalar("div", type_, (x, parameter(params.scale, type_))),))
     if not params.symmetric:
         zero = parameter(params.zero_point, "i32" if params.storage.bits < 32 else "i64")
-        x = Scalar("add", type_, (x, Scalar("sitofp", type_, (zero,)) if zero.op != "const" else _as_float(zero, type_)))
+        x = Scalar(
+            "add", type_, (x, Scalar("sitofp", type_, (zero,)) if zero.op != "const" else _as_float(zero, type_))
+        )
     for op, bound in (("max", params.quant_min), ("min", params.quant_max)):
         x = Scalar(op, type_, (x, _as_float(Scalar("const", "i64", payload=bound), type_)))
     return Scalar("fptosi" if params.storage.signed else "fptoui", params.storage.mlir, (x,))

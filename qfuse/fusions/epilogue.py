@@ -13,8 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qfuse._mlir import Value
+from qfuse.emit.expression import stored_tensors
+from qfuse.emit.fixed_epilogue import PlannedFixedRequantize, PlannedFixedRescale
 from qfuse.emit.spec import PlannedContraction, PlannedRequantize, PlannedRescale
 from qfuse.fusions.base import Fusion
+from qfuse.fusions.expression import trace_back
+from qfuse.fusions.fixed_point import plan_requantize, plan_rescale
 from qfuse.graph import (
     AccumForm,
     Decision,
@@ -29,7 +33,7 @@ from qfuse.graph import (
 )
 from qfuse.indexing import compose, is_identity
 from qfuse.matchers.nodes import Elementwise, Node, Quantize
-from qfuse.matchers.scalar import Scalar
+from qfuse.matchers.scalar import Scalar, substitute_index
 from qfuse.qparams import QuantParams
 
 _BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "max": "max", "min": "min"}
@@ -126,7 +130,7 @@ def trace(scalar: Scalar, extents: tuple[int | None, ...], env: Environment) -> 
         if position == 1 and kind == "div":
             return None
         name = "rsub" if position == 1 and kind == "sub" else kind
-        values = () if other.value is None else (other.value,)
+        values = () if other.value is None or other.scalar is not None else (other.value,)
         return _extended(inner, Step(name, other), values)
     return None
 
@@ -144,15 +148,29 @@ def _operand(scalar: Scalar, form: AccumForm, extents: tuple[int | None, ...], e
         return StepOperand(number=float(scalar.payload))
     if scalar.op == "ssa" and scalar.type.startswith(("f", "bf")):
         return StepOperand(value=scalar.payload, element=scalar.type)
-    if scalar.op != "elem" or not scalar.type.startswith(("f", "bf")):
+    if not scalar.type.startswith(("f", "bf")):
         return None
-    value, index = scalar.payload
-    if not index:
-        return StepOperand(value=value, element=scalar.type)
+    if scalar.op == "elem" and not scalar.payload[1]:
+        return StepOperand(value=scalar.payload[0], element=scalar.type)
     if form.to_value is None:
         return None
     own = env.bindings.extents(form.decision.node.result.type)
-    return StepOperand(value=value, index=compose(index, form.to_value, own), element=scalar.type)
+    scalar = substitute_index(scalar, form.to_value, own)
+    stored = _of_integers(scalar, own, env)
+    if scalar.op != "elem":
+        return None if stored is None else StepOperand(element=scalar.type, scalar=stored)
+    value, index = scalar.payload
+    return StepOperand(value=value, index=index, element=scalar.type, scalar=stored)
+
+
+def _of_integers(scalar: Scalar, extents: tuple[int | None, ...], env: Environment) -> Scalar | None:
+    """The operand of a step as an expression of integers that are known at run time only, or None."""
+    traced = trace_back(scalar, extents, env)
+    if traced is None or traced.floats or traced.unreadable() is not None:
+        return None
+    if all(env.array(f.q, f.params.storage) is not None for f in traced.forms):
+        return None
+    return traced.scalar
 
 
 class FuseRequantize(Fusion):
@@ -180,20 +198,34 @@ class FuseRequantize(Fusion):
                 return Refusal("the output's parameters vary and the layout before the quantize cannot be inverted")
             own = env.bindings.extents(form.decision.node.result.type)
             params = params.over(form.to_value, own)
+        if env.options.epilogue != "float":
+            return self._fixed(node, form, params, env)
         distance = _tie_distance(form, params, env)
         steps = 1 if distance is None or distance < 0.5 else int(distance) + 1
         decision = Decision(
             self, node, f"within-{steps}-lsb",
             float_inputs=(*found.float_inputs, *_step_values(form)),
-            needs=(form.decision,),
+            needs=(form.decision, *_step_integers(form)),
             payload=PlannedRequantize(form, params),
         )  # fmt: skip
         decision.replacement = Made(decision)
         decision.detail = {"result": str(node.params), "tie_distance": distance}
         return decision
 
+    def _fixed(self, node: Quantize, form: AccumForm, params: QuantParams, env: Environment) -> Decision | Refusal:
+        plan = plan_requantize(form, params, env)
+        if isinstance(plan, Refusal):
+            return plan
+        payload = PlannedFixedRequantize(form, params, plan.scale)
+        decision = Decision(self, node, plan.exactness, needs=(form.decision,), payload=payload)
+        decision.replacement = Made(decision)
+        decision.detail = {"result": str(node.params), **plan.detail}
+        return decision
+
     def build(self, decision: Decision, context: object) -> object:
         """The epilogue and the layout operations behind it, by the target's emitter."""
+        if isinstance(decision.payload, PlannedFixedRequantize):
+            return context.emitter.requantize_fixed(decision.payload, decision.node, context)  # type: ignore[attr-defined]
         return context.emitter.requantize(decision.payload, decision.node, context)  # type: ignore[attr-defined]
 
 
@@ -214,16 +246,31 @@ def _tie_distance(form: AccumForm, params: QuantParams, env: Environment) -> flo
     product = max(planned.bound, planned.raw_bound) / least
     for factor in factors:
         product *= 0.0 if factor is None else float(factor.max())
-    bias = 0.0
+    bias, added = 0.0, 0
     for step in form.steps:
         if step.kind in ("max", "min", "neg"):
             continue
         constant = _constant_of(step, env)
+        if constant is None:
+            constant, added = _greatest(step, env), added + 1
         if step.kind not in ("add", "sub", "rsub") or constant is None:
             return None
         bias += constant / least
     blocks = 1 if planned.blocked is None else 1 + (planned.extents[-1] or 1)
-    return float(f"{2.0**-24 * (5 * product * blocks + 3 * bias):.3g}")
+    # Each addition that is not part of the bias rounds once more what is there.
+    return float(f"{2.0**-24 * ((5 + added) * product * blocks + (3 + added) * bias):.3g}")
+
+
+def _greatest(step: Step, env: Environment) -> float | None:
+    """Greatest magnitude of a step's operand that is read as integers, or None."""
+    form = None if step.operand is None or step.operand.value is None else env.form(step.operand.value)
+    if step.operand is None or step.operand.scalar is None or not isinstance(form, StoredForm):
+        return None
+    scale, zero = form.params.scale.data, form.params.zero_point.data
+    if scale is None or zero is None or not scale.size or not zero.size:
+        return None
+    farthest = max(abs(form.low - int(zero.max())), abs(form.high - int(zero.min())), abs(form.high), abs(form.low))
+    return float(scale.max()) * farthest
 
 
 def _constant_of(step: Step, env: Environment) -> float | None:
@@ -238,7 +285,15 @@ def _constant_of(step: Step, env: Environment) -> float | None:
 
 
 def _step_values(form: AccumForm) -> tuple[Value, ...]:
-    return tuple(s.operand.value for s in form.steps if s.operand is not None and s.operand.value is not None)
+    """Float tensors that the steps read."""
+    operands = [s.operand for s in form.steps if s.operand is not None and s.operand.scalar is None]
+    return tuple(o.value for o in operands if o.value is not None)
+
+
+def _step_integers(form: AccumForm) -> tuple[QValue, ...]:
+    """Integer tensors that the steps read."""
+    scalars = [s.operand.scalar for s in form.steps if s.operand is not None and s.operand.scalar is not None]
+    return stored_tensors(*scalars)
 
 
 class CancelRequantize(Fusion):
@@ -303,6 +358,8 @@ class FuseRescale(Fusion):
             return None
         if node.zero_point_first:
             return Refusal("the zero point is added before rounding, which a rescale does not do")
+        if env.options.epilogue != "float":
+            return self._fixed(node, form, env)
         if node.reciprocal:
             return Refusal("the quantize multiplies by the reciprocal scale, a rescale divides")
         exact = form.params.expressed in ("f32", "f64") and form.params.expressed == node.params.expressed
@@ -317,8 +374,20 @@ class FuseRescale(Fusion):
         decision.replacement = Made(decision)
         return decision
 
+    def _fixed(self, node: Quantize, form: StoredForm, env: Environment) -> Decision | Refusal:
+        plan = plan_rescale(form, node.params, env)
+        if isinstance(plan, Refusal):
+            return plan
+        payload = PlannedFixedRescale(form, node.params, plan.scale)
+        decision = Decision(self, node, plan.exactness, needs=(form.q,), payload=payload)
+        decision.replacement = Made(decision)
+        decision.detail = {"input": str(form.params), "result": str(node.params), **plan.detail}
+        return decision
+
     def build(self, decision: Decision, context: object) -> object:
         """One elementwise operation, by the target's emitter."""
+        if isinstance(decision.payload, PlannedFixedRescale):
+            return context.emitter.rescale_fixed(decision.payload, decision.node, context)  # type: ignore[attr-defined]
         return context.emitter.rescale(decision.payload, decision.node, context)  # type: ignore[attr-defined]
 
 

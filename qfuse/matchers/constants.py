@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ class ConstantReader:
         """A reader for modules of `bindings`."""
         self._bindings = bindings
         self._arrays: dict[Value, Array | None] = {}
+        #: Computes values that are not constants themselves but made of constants; set by the expression reader.
+        self.compute: Callable[[Value], Array | None] | None = None
 
     def prefetch(self, operations: Iterable[Operation]) -> None:
         """Reads the small resource constants among `operations` together."""
@@ -54,6 +56,11 @@ class ConstantReader:
         if self._bindings.is_ranked_tensor(type_) and self._bindings.element_name(type_).startswith("complex<"):
             return None
         return op.attributes["value" if op.name == "arith.constant" else "values"]
+
+    def value(self, value: Value) -> Array | None:
+        """Values of a constant, or of arithmetic on constants, or None."""
+        array = self.read(value)
+        return self.compute(value) if array is None and self.compute is not None else array
 
     def _read(self, value: Value) -> Array | None:
         owner = value.owner

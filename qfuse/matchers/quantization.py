@@ -474,7 +474,7 @@ class QuantizationMatcher:
         if scalar.op != "elem":
             return None
         value, index = scalar.payload
-        data = self._constant(scalar)
+        data = self._reader.constants.value(scalar.payload[0])
         if data is not None:
             key = (value, index, extents, tuple((c.op, c.type) for c in casts))
             kept = self._numbers.get(key)
@@ -489,21 +489,6 @@ class QuantizationMatcher:
         found = _run_time_param(index, scalar, value, casts)
         return None if found is None else found.simplified(extents)
 
-    def _constant(self, leaf: Scalar) -> np.ndarray[Any, Any] | None:
-        """Constant values of a leaf in its own tensor's shape."""
-        value, _ = leaf.payload
-        array = self._reader.constants.read(value)
-        if array is not None:
-            return array
-        own = self._reader.bindings.extents(value.type)
-        if None in own:
-            return None
-        sizes = [n or 0 for n in own]
-        if int(np.prod(sizes, dtype=np.int64)) > 1 << 22:
-            return None
-        computed = self._reader.evaluate(Scalar("elem", leaf.type, payload=(value, identity(len(own)))), sizes)
-        return None if computed is None else np.broadcast_to(computed, sizes)
-
     def _is_integral(self, scalar: Scalar, extents: Extents, depth: int = 0) -> bool:
         """Whether a float expression is known to be an integer everywhere."""
         if not scalar.type.startswith(("f", "bf")):
@@ -517,7 +502,7 @@ class QuantizationMatcher:
             return all(self._is_integral(a, extents, depth) for a in args)
         if scalar.op != "elem" or depth > 8:
             return False
-        data = self._constant(scalar)
+        data = self._reader.constants.value(scalar.payload[0])
         if data is not None:
             return bool(np.all(np.rint(data) == data))
         expanded = self._reader.expand(scalar, extents)

@@ -15,6 +15,7 @@ import numpy as np
 
 from qfuse._mlir import Bindings, Operation, Value, nearest_bf16
 from qfuse.indexing import (
+    gather,
     Extents,
     Index,
     Linear,
@@ -26,6 +27,7 @@ from qfuse.indexing import (
     permutation_of,
 )
 from qfuse.matchers.constants import ConstantReader
+from qfuse.matchers.functions import apply
 from qfuse.matchers.layout import source_index
 
 #: Names of arith and math operations, without their dialect, that are called otherwise here. `round` is half to even.
@@ -56,6 +58,10 @@ _NUMPY = {
     "f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.float32,
     "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "i4": np.int8, "index": np.int64,
 }  # fmt: skip
+
+
+#: Arithmetic on constants of more elements is not done here.
+_COMPUTED_ELEMENTS = 1 << 22
 
 
 class Scalar:
@@ -221,6 +227,7 @@ class ScalarReader:
         """A reader that shares `constants` with the other matchers."""
         self.bindings = bindings
         self.constants = constants
+        constants.compute = self._computed
         self._views: dict[Value, LinalgView | None] = {}  # by first result: hashing an operation is structural
         self._structures: dict[Any, Structure] = {}
         self._templates: dict[Value, Scalar | None] = {}
@@ -440,6 +447,17 @@ class ScalarReader:
 
     # -- numbers -----------------------------------------------------------------------------------------------
 
+    def _computed(self, value: Value) -> np.ndarray[Any, Any] | None:
+        """Values of arithmetic on constants, in their own precision, or None."""
+        info = self.bindings.tensor_info(value.type)
+        if info is None or None in info[0]:
+            return None
+        sizes = [n or 0 for n in info[0]]
+        if int(np.prod(sizes, dtype=np.int64)) > _COMPUTED_ELEMENTS:
+            return None
+        computed = self.evaluate(Scalar("elem", info[1], payload=(value, identity(len(sizes)))), sizes)
+        return None if computed is None else np.broadcast_to(computed, sizes)
+
     def evaluate(self, scalar: Scalar, extents: Sequence[int]) -> np.ndarray[Any, Any] | None:
         """The values of an expression of constants over a box, in the expression's own precision.
 
@@ -469,31 +487,10 @@ class ScalarReader:
                     break
             else:
                 found = _compute(scalar, values)
+                if found is None:
+                    found = _apply(scalar, values)
         known[id(scalar)] = (scalar, found)  # keeps the node, so that its id stays its own
         return found
-
-
-def gather(array: np.ndarray[Any, Any], index: Index, extents: Sequence[int]) -> np.ndarray[Any, Any]:
-    """`array[index(d)]` for all `d` in the box, as an array that broadcasts to it."""
-    if not index:
-        return array
-    if index == identity(len(extents)):
-        return array
-    grid = np.ogrid[tuple(slice(0, n) for n in extents)]
-    return array[tuple(_evaluate_linear(e, grid) for e in index)]
-
-
-def _evaluate_linear(expr: Linear, grid: Sequence[np.ndarray[Any, Any]]) -> Any:
-    total: Any = np.asarray(expr.const)
-    for atom, coefficient in expr.terms:
-        if atom.kind == "d":
-            part = grid[atom.position]
-        else:
-            assert atom.arg is not None
-            inner = _evaluate_linear(atom.arg, grid)
-            part = inner // atom.divisor if atom.kind == "/" else inner % atom.divisor
-        total = total + coefficient * part
-    return total
 
 
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
@@ -513,6 +510,16 @@ def _compute(scalar: Scalar, args: list[np.ndarray[Any, Any]]) -> np.ndarray[Any
         return None
     with np.errstate(all="ignore"):
         return _held(np.asarray(compute(*args)).astype(target), scalar.type)
+
+
+def _apply(scalar: Scalar, args: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
+    """Functions and comparisons, which constants are not folded by while reading."""
+    target = np.bool_ if scalar.type == "i1" else _NUMPY.get(scalar.type)
+    if target is None:
+        return None
+    with np.errstate(all="ignore"):
+        value = apply(scalar.op, scalar.payload, args)
+        return None if value is None else _held(value.astype(target), scalar.type)
 
 
 def convert(array: np.ndarray[Any, Any], cast: str, source: str, target: str) -> np.ndarray[Any, Any] | None:
