@@ -79,7 +79,7 @@ class FusionRegistry:
                     made = point.load()()
                     items = list(made.values() if isinstance(made, Mapping) else made)
                     names = list(made) if isinstance(made, Mapping) else [name_of(item) for item in items]
-                except Exception as error:  # a plugin's own failure must not take the rest down
+                except Exception as error:  # noqa: BLE001 - a plugin's own failure must not take the rest down
                     problem = f"{kind} plugin {point.name!r} of {_owner(point)} failed to load: {error!r}"
                     registry.problems.append(problem)
                     continue

@@ -179,9 +179,9 @@ def collect(report: Report, found: Findings) -> None:
             report.already_integer.append({**_place(bindings, node, function), "macs": macs(node)})
             counted.append((node, True))
             continue
-        if isinstance(node, Contraction | Reduction) and _all_stored(node, env):
-            counted.append((node, False))
-        elif node.result in env.elementwise and decision is None:
+        if (isinstance(node, Contraction | Reduction) and _all_stored(node, env)) or (
+            node.result in env.elementwise and decision is None
+        ):
             counted.append((node, False))
         if node.result in inside or node.result in left:
             continue
@@ -244,7 +244,7 @@ def _left_with_their_root(found: Findings) -> set[Value]:
             continue
         for value in reversed(through):
             users = [u.owner.operation.results for u in value.uses]
-            if all(len(r) and (r[0] in left or r[0] in refused and r[0] in env.elementwise) for r in users):
+            if all(len(r) and (r[0] in left or (r[0] in refused and r[0] in env.elementwise)) for r in users):
                 left.add(value)
     return left
 

@@ -103,7 +103,7 @@ class LinalgEmitter(FixedEpilogues):
         value = context.q(side.form.q)
         if planned.blocked is None:
             return value
-        loop, size = planned.blocked
+        _, size = planned.blocked
         position = next(i for i, e in enumerate(side.index) if as_dim(e) == len(planned.extents) - 1)
         return self.split_dim(value, position, size)
 
@@ -237,7 +237,7 @@ class LinalgEmitter(FixedEpilogues):
         return value
 
     def rescale(self, planned: PlannedRescale, node: Node, context: BuildContext) -> Value:
-        """Stored integers of other parameters, in one generic: the float arithmetic of the IR, operation by operation."""
+        """Stored integers of other parameters, in one generic that repeats the float arithmetic of the IR."""
         form, params = planned.form, planned.params
         storage = form.params.storage
         extents = params.extents

@@ -165,6 +165,7 @@ def _choose_accumulator(planned: PlannedContraction, env: Environment) -> Planne
 
 
 def side_of(form: StoredForm, index: Index, loops: Extents, env: Environment) -> Side:
+    """An operand of a sum: a form read at `index`, everything over the loops."""
     params = form.params.over(index, loops)
     stored_index = compose(form.index, index, loops)
     return Side(form, stored_index, params, form.params.storage, env.array(form.q, form.params.storage))

@@ -230,7 +230,7 @@ class FuseRequantize(Fusion):
 
 
 def _tie_distance(form: AccumForm, params: QuantParams, env: Environment) -> float | None:
-    """How far the f32 arithmetic can be from the real value, in steps of the output; None when not known before run time.
+    """How far the f32 arithmetic can be from the real value, in output steps; None when not known before run time.
 
     The accumulators are converted (one rounding), multiplied by a rounded factor (two), added to a rounded bias (two):
     each rounds by at most 2^-24 of the largest magnitude that occurs.

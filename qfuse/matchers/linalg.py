@@ -116,7 +116,7 @@ def _linear(scalar: Scalar) -> Linear | None:
     if scalar.op == "const":
         return constant(int(scalar.payload))
     args = [_linear(a) for a in scalar.args]
-    first, second = (args + [None, None])[:2]
+    first, second = [*args, None, None][:2]
     if first is None:
         return None
     if scalar.op in ("index_cast", "extsi") and len(args) == 1:

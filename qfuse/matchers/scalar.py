@@ -15,7 +15,6 @@ import numpy as np
 
 from qfuse._mlir import Bindings, Operation, Value, nearest_bf16
 from qfuse.indexing import (
-    gather,
     Extents,
     Index,
     Linear,
@@ -23,6 +22,7 @@ from qfuse.indexing import (
     compose,
     constant,
     dim,
+    gather,
     identity,
     permutation_of,
 )

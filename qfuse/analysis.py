@@ -1,0 +1,207 @@
+"""Reads a module into nodes, forms and decisions, and finds out which decisions are to be carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from qfuse._mlir import Bindings, Operation, Value
+from qfuse.cost.target import Options, Target
+from qfuse.emit.expression import stored_tensors
+from qfuse.graph import (
+    AccumForm,
+    Decision,
+    Environment,
+    Existing,
+    Made,
+    Moved,
+    QValue,
+    Refusal,
+    Step,
+)
+from qfuse.matchers.linalg import Recognizer
+from qfuse.matchers.nodes import Node, Quantize
+from qfuse.registry import FusionRegistry
+
+
+class Analysis:
+    """Nodes, forms and decisions of one module or function, and what follows from them."""
+
+    def __init__(
+        self, root: Operation, bindings: Bindings, registry: FusionRegistry, target: Target, options: Options
+    ) -> None:
+        self.root = root
+        self.bindings = bindings
+        self.recognizer = Recognizer(bindings)
+        self.env = Environment(bindings, self.recognizer.reader, target, options)
+        self.nodes: list[Node] = []
+        self.refusals: dict[Value, Refusal] = {}
+        self.functions: dict[Value, str] = {}
+        found = [(f, [o.operation for o in block.operations]) for f, block in _blocks(bindings, root)]
+        for _, operations in found:
+            self.recognizer.constants.prefetch(operations)
+        for function, operations in found:
+            for op in operations:
+                self._visit(op, registry, function)
+        demand = _Demand(self.env, self.nodes)
+        order = {node.result: i for i, node in enumerate(self.nodes)}
+        self.live: list[Decision] = sorted(demand.wanted, key=lambda d: order[d.node.result])
+        self.floats: dict[Value, AccumForm] = demand.floats
+        self._carried_out = demand.wanted
+        self._read = {value for decision in self.live for value in decision.float_inputs}
+        self._dead: dict[Value, bool] = {}
+
+    def _visit(self, op: Operation, registry: FusionRegistry, function: str) -> None:
+        node = self.recognizer.node(op)
+        if node is None:
+            return
+        self.nodes.append(node)
+        self.functions[node.result] = function
+        if isinstance(node, Quantize):
+            self.env.quantizes[node.result] = node
+        for fusion in registry.for_node(node):
+            outcome = fusion.check(node, self.env)
+            if isinstance(outcome, Decision):
+                self.env.decisions[node.result] = outcome
+                self.refusals.pop(node.result, None)
+                if outcome.form is not None:
+                    self.env.forms[node.result] = outcome.form
+                return
+            if outcome is not None and node.result not in self.refusals:
+                self.refusals[node.result] = outcome
+
+    def is_dead(self, value: Value) -> bool:
+        """Whether nothing reads a value once the plan is carried out: all its users are replaced or dead."""
+        known = self._dead.get(value)
+        if known is None:
+            self._dead[value] = False
+            if value in self._read:
+                return False
+            users = [use.owner.operation for use in value.uses]
+            known = self._dead[value] = bool(users) and all(self._goes_away(user) for user in users)
+        return known
+
+    def _goes_away(self, op: Operation) -> bool:
+        if not len(op.results):
+            return False
+        result = op.results[0]
+        if result in self.floats:
+            return True
+        decision = self.env.decisions.get(result)
+        if decision is not None and decision.replacement is not None and decision in self._carried_out:
+            return True
+        return isinstance(self.env.forms.get(result), AccumForm) or self.is_dead(result)
+
+
+class _Demand:
+    """Which decisions are carried out: those whose integers replace something, and what these need.
+
+    Attributes:
+        wanted: the decisions to build.
+        floats: the accumulator forms whose float value someone still reads.
+    """
+
+    def __init__(self, env: Environment, nodes: list[Node]) -> None:
+        self._env = env
+        self._decisions: list[Decision] = []
+        self._values: list[Value] = []
+        self.wanted: set[Decision] = set()
+        self.floats: dict[Value, AccumForm] = {}
+        for node in nodes:
+            decision = env.decisions.get(node.result)
+            if decision is None or decision.on_demand:
+                continue
+            if decision.replacement is not None or decision.form is None:
+                self._want(decision)
+        for node in nodes:
+            if isinstance(env.forms.get(node.result), AccumForm) and _has_float_user(node.result, env):
+                self._read_float(node.result)
+        while self._decisions or self._values:
+            while self._values:
+                self._follow_form(self.floats[self._values.pop()])
+            if self._decisions:
+                self._follow_decision(self._decisions.pop())
+
+    def _want(self, decision: Decision) -> None:
+        if decision not in self.wanted:
+            self.wanted.add(decision)
+            self._decisions.append(decision)
+
+    def _read_float(self, value: Value) -> None:
+        form = self._env.forms.get(value)
+        if isinstance(form, AccumForm) and value not in self.floats:
+            self.floats[value] = form
+            self._values.append(value)
+
+    def _follow_form(self, form: AccumForm) -> None:
+        self._want(form.decision)
+        for step in form.steps:
+            self._follow_step(step)
+
+    def _follow_step(self, step: Step) -> None:
+        operand = step.operand
+        if operand is None:
+            return
+        if operand.scalar is not None:
+            for q in stored_tensors(operand.scalar):
+                for other in _decisions_in(q, self._env):
+                    self._want(other)
+        elif operand.value is not None:
+            self._read_float(operand.value)
+
+    def _follow_decision(self, decision: Decision) -> None:
+        for need in decision.needs:
+            for other in _decisions_in(need, self._env):
+                self._want(other)
+        for value in decision.float_inputs:
+            self._read_float(value)
+
+
+def _has_float_user(value: Value, env: Environment) -> bool:
+    for use in value.uses:
+        user = use.owner.operation
+        results = user.results
+        if not len(results):
+            return True
+        result = results[0]
+        decision = env.decisions.get(result)
+        if decision is None:
+            return True
+        replaced = decision.replacement is not None or isinstance(decision.form, AccumForm)
+        if not replaced:
+            return True
+    return False
+
+
+def _decisions_in(need: QValue | Decision, env: Environment) -> Iterator[Decision]:
+    if isinstance(need, Decision):
+        yield need
+    elif isinstance(need, Made):
+        yield need.decision
+    elif isinstance(need, Moved):
+        for inner, _ in need.inputs:
+            yield from _decisions_in(inner, env)
+    elif isinstance(need, Existing):
+        decision = env.decisions.get(need.value)
+        if decision is not None and decision.on_demand:
+            yield decision
+
+
+def _blocks(bindings: Bindings, root: Operation) -> Iterator[tuple[str, Any]]:
+    if root.name != "builtin.module":
+        for block in bindings.blocks(root):
+            yield _symbol(root), block
+        return
+    for region in root.regions:
+        for outer in region.blocks:
+            for op in outer.operations:
+                op = op.operation
+                if op.name == "builtin.module":
+                    yield from _blocks(bindings, op)
+                    continue
+                for block in bindings.blocks(op):
+                    yield _symbol(op), block
+
+
+def _symbol(op: Operation) -> str:
+    return op.attributes["sym_name"].value if "sym_name" in op.attributes else op.name
