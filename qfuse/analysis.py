@@ -48,7 +48,7 @@ class Analysis:
         self.live: list[Decision] = sorted(demand.wanted, key=lambda d: order[d.node.result])
         self.floats: dict[Value, AccumForm] = demand.floats
         self._carried_out = demand.wanted
-        self._read = {value for decision in self.live for value in decision.float_inputs}
+        self._read = {value for decision in self.live for value in _values_read(decision)}
         self._dead: dict[Value, bool] = {}
 
     def _visit(self, op: Operation, registry: FusionRegistry, function: str) -> None:
@@ -171,6 +171,18 @@ def _has_float_user(value: Value, env: Environment) -> bool:
         if not replaced:
             return True
     return False
+
+
+def _values_read(decision: Decision) -> Iterator[Value]:
+    """Values of the module that a decision's operations read, float or integer."""
+    yield from decision.float_inputs
+    pending: list[QValue] = [n for n in decision.needs if not isinstance(n, Decision)]
+    while pending:
+        q = pending.pop()
+        if isinstance(q, Existing):
+            yield q.value
+        elif isinstance(q, Moved):
+            pending += [inner for inner, _ in q.inputs]
 
 
 def _decisions_in(need: QValue | Decision, env: Environment) -> Iterator[Decision]:
