@@ -62,6 +62,7 @@ class Bindings:
         self._types: dict[Any, str] = {}
         self._tensors: dict[Any, Any] = {}
         self._blobs: dict[str, str] = {}
+        self._resource_keys: dict[Any, str | None] = {}
 
     @staticmethod
     def of(module_or_op: Any) -> Bindings:
@@ -205,12 +206,14 @@ class Bindings:
         """Whether an attribute is a `dense_resource`."""
         return type(attribute) is self.ir.Attribute and self._resource_key(attribute) is not None
 
-    @staticmethod
-    def _resource_key(attribute: Attribute) -> str | None:
-        text = str(attribute)
-        if not text.startswith("dense_resource<"):
-            return None
-        return text[len("dense_resource<") : text.index(">")].strip('"')
+    def _resource_key(self, attribute: Attribute) -> str | None:
+        found = self._resource_keys.get(attribute, _UNREAD)
+        if found is _UNREAD:
+            text = str(attribute)
+            is_resource = text.startswith("dense_resource<")
+            found = text[len("dense_resource<") : text.index(">")].strip('"') if is_resource else None
+            self._resource_keys[attribute] = found
+        return found
 
     def _printed_blobs(self, attributes: Sequence[Attribute]) -> dict[str, str]:
         # Resource blobs have no buffer interface in Python: print the attributes in a module of their own and read
@@ -397,6 +400,15 @@ class Builder:
             found = self._attributes[text] = self.ir.Attribute.parse(text, self.context)
         return found
 
+    def number(self, number: float, element: str) -> Attribute:
+        """The nearest number of printed type `element` (an integer type, f32 or f64) as an attribute."""
+        if element[0] != "f":
+            return self.attribute(f"{int(number)} : {element}")
+        if number != number:
+            return self.attribute("0x7FC00000 : f32" if element == "f32" else "0x7FF8000000000000 : f64")
+        value = float(np.asarray(number, np.float32)) if element == "f32" else float(number)
+        return self.ir.FloatAttr.get(self.type(element), value, loc=self.location)
+
     def tensor(self, extents: Extents, element: str) -> Type:
         """The ranked tensor type with these extents (`None` is dynamic)."""
         dims = "".join("?x" if n is None else f"{n}x" for n in extents)
@@ -489,7 +501,7 @@ class Builder:
 
     def dense_constant(self, array: np.ndarray[Any, Any]) -> Value:
         """An `arith.constant` tensor that holds `array` (int8/16/32/64 or float16/32/64)."""
-        if array.size and np.all(array == array.reshape(-1)[0]):
+        if array.size and array.flat[0] == array.flat[-1] and np.all(array == array.reshape(-1)[0]):
             element = self.type(_MLIR_NAMES[array.dtype.name])
             type_ = self.ir.RankedTensorType.get(array.shape, element, loc=self.location)
             scalar = array.reshape(-1)[0].item()
@@ -497,8 +509,7 @@ class Builder:
             with self.context, self.location:
                 attribute = self.ir.DenseElementsAttr.get_splat(type_, make(element, scalar))
         else:
-            with self.context, self.location:
-                attribute = self.ir.DenseElementsAttr.get(np.ascontiguousarray(array))
+            attribute = self.ir.DenseElementsAttr.get(np.ascontiguousarray(array), context=self.context)
         return self.create("arith.constant", [attribute.type], (), {"value": attribute}).results[0]
 
     def empty(self, like: Value | None, extents: Extents, element: str, sizes: Sequence[Value] = ()) -> Value:
@@ -560,7 +571,13 @@ class Body:
 
     def constant(self, text: str) -> Value:
         """A scalar `arith.constant` from its attribute's printed form."""
-        attribute = self._builder.attribute(text)
+        return self._literal(self._builder.attribute(text))
+
+    def number(self, number: float, element: str) -> Value:
+        """A scalar `arith.constant` of a number and a printed type."""
+        return self._literal(self._builder.number(number, element))
+
+    def _literal(self, attribute: Attribute) -> Value:
         return self.create("arith.constant", [attribute.type], (), {"value": attribute}).results[0]
 
 

@@ -31,7 +31,7 @@ MAX_LEFT = 30
 _I32_MAX = (1 << 31) - 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Multiplier:
     """Scales as `mantissa / 2^shift`, element by element.
 

@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 # -- integer tensors, existing and to be made --------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Existing:
     """An integer tensor that is in the IR; `cast` is the printed type to `quant.scast` it to first."""
 
@@ -33,14 +33,14 @@ class Existing:
     cast: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Folded:
     """An integer constant computed now."""
 
     array: Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Moved:
     """The result of a layout operation repeated on integers.
 
@@ -57,7 +57,7 @@ class Moved:
     fill: int | Param | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Made:
     """The integer result of a planned fusion."""
 
@@ -70,7 +70,7 @@ QValue: TypeAlias = Existing | Folded | Moved | Made
 # -- forms -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class StoredForm:
     """`value[d] = scale * (q[index(d)] - zero_point)`.
 
@@ -89,7 +89,7 @@ class StoredForm:
     high: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class StepOperand:
     """The other operand of an epilogue step: a number, or a float tensor read at `index` over the accumulator's dims.
 
@@ -108,7 +108,7 @@ class StepOperand:
     scalar: Scalar | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Step:
     """One float operation after the scaled accumulators.
 
@@ -121,7 +121,7 @@ class Step:
     operand: StepOperand | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class AccumForm:
     """`value = moves(steps(scale * corrected accumulators))`.
 

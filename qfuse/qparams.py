@@ -60,7 +60,7 @@ class StorageType:
         return f"{'s' if self.signed else 'u'}{self.bits}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Param:
     """A scale or zero point: constant values, or an SSA value known only at run time.
 
@@ -154,7 +154,7 @@ ZERO = Param((), np.zeros((), np.int64), element="i64")
 ONE = Param((), np.ones((), np.float32))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class QuantParams:
     """How a tensor of shape `extents` was quantized.
 

@@ -18,7 +18,7 @@ from qfuse.matchers.rounding import MAGIC_LIMIT
 from qfuse.matchers.scalar import Scalar
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PlannedElementwise:
     """An expression of stored integers that is quantized.
 
@@ -35,7 +35,7 @@ class PlannedElementwise:
     moves: tuple[Layout, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PlannedLookup:
     """A function of one stored integer as a table.
 
@@ -54,7 +54,7 @@ class PlannedLookup:
     moves: tuple[Layout, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Rounded:
     """The parts of `clamp(round(scaled) + zero_point)` in f32.
 
@@ -132,8 +132,8 @@ def _generic(planned: PlannedElementwise | PlannedLookup, inputs: Inputs, contex
     """One generic over the planned extents, and the layout operations behind it."""
     node, extents = planned.node, planned.extents
     rank, element = len(extents), node.params.storage.mlir
-    outs = list(node.op.operands)[-1]
-    if node.op.name.startswith("linalg.") and not planned.moves:
+    outs = list(node.op.operands)[-1] if node.op.name.startswith("linalg.") else None
+    if outs is not None and outs.type == context.builder.tensor(extents, element):
         init = context.empty_of(outs)
     else:
         init = context.builder.empty(None, extents, element, [_size(d, inputs, context) for d in _dynamic(extents)])

@@ -19,7 +19,7 @@ from qfuse.indexing import Extents, Index, identity
 from qfuse.qparams import Param, QuantParams, broadcast_to_dims
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Operand:
     """A number or tensor read over the accumulators' dimensions.
 

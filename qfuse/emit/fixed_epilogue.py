@@ -25,7 +25,7 @@ from qfuse.matchers.nodes import Node
 from qfuse.qparams import QuantParams
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class FixedScale:
     """From i32 values to stored integers, over the dimensions of the values (extent 1 where nothing varies).
 
@@ -53,7 +53,7 @@ class FixedScale:
         return np.clip(apply(x, self.multiplier, self.rounding) + self.zero_point, self.low, self.high)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PlannedFixedRequantize:
     """Accumulators and how they become stored integers.
 
@@ -68,7 +68,7 @@ class PlannedFixedRequantize:
     scale: FixedScale
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PlannedFixedRescale:
     """Stored integers and how they become those of other parameters.
 

@@ -33,7 +33,7 @@ from qfuse.qparams import ZERO, Param, StorageType
 _WIDTHS = (8, 16, 32)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Conversion:
     """How stored integers become operands.
 

@@ -432,7 +432,7 @@ class LinalgEmitter(FixedEpilogues):
 
         def load(inner: Body, args: Sequence[Value], operand: Operand, want: str) -> Value:
             if operand.number is not None:
-                return inner.constant(_literal(operand.number, want))
+                return inner.number(operand.number, want)
             position = keys.get(_key(operand))
             value = operand.value if position is None else args[position]
             element = self.builder.bindings.type_name(value.type)
@@ -469,7 +469,7 @@ class LinalgEmitter(FixedEpilogues):
             return inner.op("arith.negf", compute, x)
         o = step.operand
         if o.number is not None:
-            other = inner.constant(_literal(o.number, compute))
+            other = inner.number(o.number, compute)
         elif o.scalar is not None:
             other = write(inner, o.scalar, lambda key: load(inner, args, *self._element(key)))
             other = self.cast_float(inner, other, o.scalar.type, compute)
@@ -513,8 +513,8 @@ class LinalgEmitter(FixedEpilogues):
     @staticmethod
     def clamp(inner: Body, x: Value, low: float, high: float, compute: str) -> Value:
         """`x` within [low, high]; NaN becomes `low`, so that the cast behind it is defined."""
-        x = inner.op("arith.maxnumf", compute, x, inner.constant(_literal(low, compute)))
-        return inner.op("arith.minnumf", compute, x, inner.constant(_literal(high, compute)))
+        x = inner.op("arith.maxnumf", compute, x, inner.number(low, compute))
+        return inner.op("arith.minnumf", compute, x, inner.number(high, compute))
 
     # -- types -------------------------------------------------------------------------------------------------
 
@@ -667,16 +667,6 @@ def _key(operand: Operand) -> Any:
     if operand.array is not None:
         return id(operand.array), operand.index
     return operand.value, operand.index
-
-
-def _literal(number: float, element: str) -> str:
-    if element.startswith("i"):
-        return f"{int(number)} : {element}"
-    if element == "f32":
-        bits = int(np.asarray(number, np.float32).view(np.uint32)[()])
-        return f"0x{bits:08X} : f32"
-    bits = int(np.asarray(number, np.float64).view(np.uint64)[()])
-    return f"0x{bits:016X} : f64"
 
 
 def _sum_constant(side: Side, reduction: Sequence[int], kept: Sequence[int]) -> Array:

@@ -30,7 +30,7 @@ SPELLED: Mapping[str, str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PlannedQuantize:
     """A quantize that stays, to be written as one operation.
 

@@ -14,7 +14,7 @@ from qfuse.qparams import QuantParams, StorageType
 EXACT_IN_FLOAT = 1 << 24
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Side:
     """One operand of a planned contraction.
 
@@ -42,7 +42,7 @@ class Side:
         return (low, high) if not zero.size else (low - int(zero.max()), high - int(zero.min()))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PlannedContraction:
     """Everything that building needs.
 
@@ -73,7 +73,7 @@ class PlannedContraction:
     unit: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PlannedPooling:
     """A maximum or minimum over windows or dimensions of stored integers.
 
@@ -90,7 +90,7 @@ class PlannedPooling:
     pad: Layout | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PlannedRequantize:
     """Accumulators, float steps on them, and the quantize that ends them.
 
@@ -103,7 +103,7 @@ class PlannedRequantize:
     params: QuantParams
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PlannedRescale:
     """Stored integers and the quantize that gives them other parameters.
 

@@ -15,12 +15,14 @@ read, and expressions of statistics of a dequantized tensor (softmax, normalizat
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from qfuse._mlir import Value
 from qfuse.emit.elementwise import PlannedElementwise
 from qfuse.emit.expression import nodes, rebuilt, stored_tensors
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.expression import Traced, cast, parameter, trace_back
+from qfuse.fusions.fixed_elementwise import plan_fixed
 from qfuse.graph import AccumForm, Decision, Environment, Made, Refusal, StoredForm
 from qfuse.indexing import Extents, Index, identity
 from qfuse.matchers.layout import Layout, match_layout
@@ -31,7 +33,7 @@ from qfuse.matchers.scalar import Scalar
 _MOVES = ("collapse_shape", "expand_shape", "cast")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Root:
     """A quantize and what it quantizes, back to stored integers.
 
@@ -50,8 +52,8 @@ class Root:
     @property
     def operation(self) -> str:
         """The operations between dequantize and quantize, in order, for the report."""
-        inside = nodes(_input_of(self))
-        names = [n.op for n in inside if n.op not in ("stored", "elem", "ssa", "const", "array") and n.args]
+        inside = nodes(input_of(self.traced.scalar))
+        names = [n.op for n in inside if n.args and not (n.op == "mul" and n.args[0].op in ("sitofp", "uitofp"))]
         shown = list(dict.fromkeys(n for n in names if n not in _SILENT)) or ["scale"]
         return ", ".join(shown)
 
@@ -89,6 +91,8 @@ class FuseElementwise(Fusion):
                 f"an operand of the elementwise operation is read at {place}, which is not a list of dimensions",
                 "make the move an operation of its own before the dequantize",
             )
+        if env.options.epilogue != "float":
+            return self._fixed(root, env)
         decision = Decision(
             self, node, "bit-exact" if traced.exact else "within-1-lsb",
             needs=stored_tensors(traced.scalar), float_inputs=traced.floats,
@@ -98,12 +102,25 @@ class FuseElementwise(Fusion):
         decision.replacement = Made(decision)
         return decision
 
+    def _fixed(self, root: Root, env: Environment) -> Decision | Refusal:
+        params = root.node.params
+        plan = plan_fixed(input_of(root.traced.scalar), params, root.extents, env, root.traced.forms)
+        if isinstance(plan, Refusal):
+            return plan
+        decision = Decision(
+            self, root.node, f"within-{plan.steps}-lsb" if plan.steps else "bit-exact", needs=stored_tensors(plan.scalar),
+            payload=PlannedElementwise(root.node, plan.scalar, root.extents, root.moves),
+            detail={**facts(root), "tie_distance": plan.distance, "scaling": env.options.scaling, "guard": plan.guard},
+        )  # fmt: skip
+        decision.replacement = Made(decision)
+        return decision
+
     def build(self, decision: Decision, context: object) -> object:
         """One elementwise operation, by the target's emitter."""
         return context.emitter.elementwise(decision.payload, context)  # type: ignore[attr-defined]
 
 
-def facts(root: Root) -> dict[str, str]:
+def facts(root: Root) -> dict[str, Any]:
     """What the report says of a fused expression."""
     inputs = " and ".join(dict.fromkeys(str(f.params) for f in root.traced.forms))
     return {"operation": root.operation, "input": inputs, "result": str(root.node.params)}
@@ -133,17 +150,18 @@ def find_root(node: Quantize, env: Environment) -> Root | None:
     if source.op == "elem" and isinstance(env.form(source.payload[0]), StoredForm | AccumForm):
         return None
     extents = node.params.extents
-    body = env.reader.of(node.result)
-    scalar = _spelled(node) if body is None else plain(body)
-    scalar, extents, moves = _behind_moves(node, scalar, extents, env)
+    scalar, extents, moves = _behind_moves(node, spelled(node, env), extents, env)
     traced = trace_back(scalar, extents, env)
     if traced is None or (source.op == "elem" and not traced.through):
         return None
     return Root(node, traced, extents, moves)
 
 
-def _spelled(node: Quantize) -> Scalar:
-    """A quantize without a body of its own, as arithmetic."""
+def spelled(node: Quantize, env: Environment) -> Scalar:
+    """The stored result of a quantize as arithmetic: its own, or that of its parameters where it has no body."""
+    body = env.reader.of(node.result)
+    if body is not None:
+        return plain(body)
     params, x = node.params, node.input
     type_ = x.type
     x = Scalar("round", type_, (Scalar("div", type_, (x, parameter(params.scale, type_))),))
@@ -191,9 +209,9 @@ def _behind_moves(
     return moved, inner, tuple(moves)
 
 
-def _input_of(root: Root) -> Scalar:
-    """What is quantized, found in the traced expression below the rounding."""
-    x = root.traced.scalar
+def input_of(scalar: Scalar) -> Scalar:
+    """What is quantized, found in a traced stored result below the rounding."""
+    x = scalar
     for _ in range(8):
         rounding = next((a for a in x.args if any(n.op == "round" for n in nodes(a))), None)
         if rounding is None:

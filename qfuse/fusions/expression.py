@@ -25,7 +25,7 @@ LONGEST = 200
 _FLOATS = ("f16", "bf16", "f32", "f64")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Traced:
     """An expression over stored integers.
 

@@ -31,7 +31,7 @@ _SAME_SCALE = 2.0**-22
 _I32 = 1 << 31
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class FixedPlan:
     """A planned epilogue and how far it can be from the reference.
 

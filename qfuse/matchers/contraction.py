@@ -13,7 +13,7 @@ _CASTS = ("extf", "truncf")
 _INTEGER_STEPS = ("extsi", "extui", "trunci", "subi", "addi")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Factor:
     value: Value
     index: Index

@@ -22,7 +22,7 @@ _UNKNOWN_ORDER = ("tensor.reshape",)
 BARRIER = "util.optimization_barrier"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Layout:
     """A layout operation.
 

@@ -12,7 +12,7 @@ from qfuse.matchers.scalar import Scalar
 from qfuse.qparams import QuantParams
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Node:
     """Base of all nodes.
 
@@ -25,7 +25,7 @@ class Node:
     result: Value
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Dequantize(Node):
     """`result = scale * (storage - zero_point)`.
 
@@ -42,7 +42,7 @@ class Dequantize(Node):
     storage_cast: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Quantize(Node):
     """`result = clamp(round(input / scale) + zero_point)` as integers.
 
@@ -59,7 +59,7 @@ class Quantize(Node):
     zero_point_first: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class FakeQuantize(Node):
     """A quantize and a dequantize in float arithmetic; no integer tensor exists.
 
@@ -72,7 +72,7 @@ class FakeQuantize(Node):
     params: QuantParams
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Contraction(Node):
     """`result[out] = init[out] + sum over reduction of lhs[...] * rhs[...]`.
 
@@ -101,12 +101,12 @@ class Contraction(Node):
     through: tuple[Operation, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Convolution(Contraction):
     """A contraction whose first operand is read at sums of loops (a sliding window)."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Reduction(Node):
     """`result[out] = init[out] combined with operand[index]` over the reduction loops: sums, maxima, minima, pooling.
 
@@ -129,28 +129,28 @@ class Reduction(Node):
     reduction: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Elementwise(Node):
     """An elementwise operation: the expression of one element over the result's dimensions."""
 
     scalar: Scalar
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class LayoutNode(Node):
     """A layout operation."""
 
     layout: Layout
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Opaque(Node):
     """Anything else; `kind` says what it looks like (`reduction`, `pooling`, ...)."""
 
     kind: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Contradiction(Node):
     """A quantize or dequantize whose parts contradict each other; it is left alone.
 

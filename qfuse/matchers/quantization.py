@@ -70,7 +70,7 @@ class Quantized:
 # -- shapes ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class DequantizeShape:
     """The roles in `(ext(storage) - zero_point) * scale`; None for parts that are not there."""
 
@@ -81,7 +81,7 @@ class DequantizeShape:
     scale: Scalar | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class QuantizeShape:
     """The roles in `clamp(round(input / scale) + zero_point)`; None for parts that are not there.
 

@@ -53,6 +53,8 @@ _SAME_TYPE = frozenset(
         "addi", "subi", "muli", "maxsi", "minsi",
     )
 ) | {"math.roundeven"}  # fmt: skip
+#: Attributes that the maps of operations with a fixed body depend on.
+_SHAPING = ("indexing_maps", "permutation", "dimensions")
 _WITH_ATTRIBUTE = {"arith.cmpf": "predicate", "arith.cmpi": "predicate", "linalg.index": "dim"}
 _NUMPY = {
     "f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.float32,
@@ -258,9 +260,11 @@ class ScalarReader:
         attributes = op.attributes
         operands = list(op.operands)
         fixed = name in _FIXED_BODY and "cast" not in attributes
+        key: Any
         if fixed:
-            elements = tuple(self.bindings.element_name(v.type) for v in operands if self._is_tensor(v))
-            key: Any = (name, elements, tuple(self.bindings.indexing_maps(op)))
+            # What the body and the maps of these follow from.
+            named = tuple(attributes[n] for n in _SHAPING if n in attributes)
+            key = (name, named, tuple([v.type for v in operands]))
             structure = self._structures.get(key)
             if structure is not None:
                 return LinalgView(self.bindings, op, operands, structure, [], [])
@@ -279,53 +283,52 @@ class ScalarReader:
                 return None
         return LinalgView(self.bindings, op, operands, structure, captured, outside)
 
-    def _is_tensor(self, value: Value) -> bool:
-        return self.bindings.is_ranked_tensor(value.type)
-
     def _rows(self, block: Any) -> tuple[list[Any], list[Value], list[Value], bool]:
         """A body as hashable rows, one an operation; what it captures, what of that is outside, and whether it is pure.
 
-        Operands are numbers: block arguments and results counted from 0 up, captured values from -1 down.
+        Operands are numbers: block arguments and results counted from 0 up, captured values from -1 down. Types are
+        MLIR's own, which hash fast.
         """
-        type_name = self.bindings.type_name
         numbers: dict[Value, int] = {}
         captured: list[Value] = []
         outside: list[Value] = []
         rows: list[Any] = []
         for argument in block.arguments:
-            numbers[argument] = len(numbers)
-            rows.append(type_name(argument.type))
-        count = len(numbers)
+            numbers[argument] = len(rows)
+            rows.append(argument.type)
+        count = len(rows)
         pure = True
         for op in block.operations:
-            op = op.operation
-            name = op.name
+            name = op.operation.name
             if name == "arith.constant":
-                captured.append(op.results[0])
+                captured.append(op.operation.results[0])
                 numbers[captured[-1]] = -len(captured)
                 continue
             operands: list[int] = []
-            for value in op.operands:
+            for value in op.operation.operands:
                 number = numbers.get(value)
                 if number is None:
                     captured.append(value)
                     outside.append(value)
                     number = numbers[value] = -len(captured)
                 operands.append(number)
+            if name in _SAME_TYPE:
+                numbers[op.operation.results[0]] = count
+                count += 1
+                rows.append((name, None, tuple(operands), None))
+                continue
             extra: Any = None
             if name in _WITH_ATTRIBUTE:
-                extra = op.attributes[_WITH_ATTRIBUTE[name]].value
+                extra = op.operation.attributes[_WITH_ATTRIBUTE[name]].value
             elif name == "cf.assert":
                 pure = False
-            types: Any = None
-            results = list(op.results)
-            for result in results:
+            types: list[Any] = []
+            for result in op.operation.results:
                 numbers[result] = count
                 count += 1
-            if name not in _SAME_TYPE:
-                types = tuple(type_name(r.type) for r in results)
-            rows.append((name, types, tuple(operands), extra))
-        rows.append(tuple(type_name(v.type) for v in captured))
+                types.append(result.type)
+            rows.append((name, tuple(types), tuple(operands), extra))
+        rows.append(tuple([v.type for v in captured]))
         return rows, captured, outside, pure
 
     def _structure(self, op: Operation, name: str, inputs: int, rows: list[Any], pure: bool) -> Structure:
@@ -333,7 +336,8 @@ class ScalarReader:
         indices = [self.bindings.index_map(m) for m in maps]
         parallel_only = name == "linalg.generic" and "reduction" not in str(op.attributes["iterator_types"])
         rank = maps[0].n_dims if maps else 0
-        return Structure(indices, rank, inputs, parallel_only, _read_rows(rows, indices, inputs), pure)
+        body = _read_rows(rows, indices, inputs, self.bindings.type_name)
+        return Structure(indices, rank, inputs, parallel_only, body, pure)
 
     # -- expressions -------------------------------------------------------------------------------------------
 
@@ -551,17 +555,17 @@ def _typed(number: Any, type_: str) -> Any:
     return number if numpy_type is None else numpy_type(number)
 
 
-def _read_rows(rows: list[Any], maps: list[Index], inputs: int) -> list[Scalar] | None:
+def _read_rows(rows: list[Any], maps: list[Index], inputs: int, type_name: Callable[[Any], str]) -> list[Scalar] | None:
     """The expressions that a body yields, from its rows (see `ScalarReader._rows`)."""
-    captured_types = rows[-1]
+    captured_types = [type_name(t) for t in rows[-1]]
     known: list[Scalar] = []
     for row in rows[:-1]:
-        if isinstance(row, str):
+        if not isinstance(row, tuple):
             position = len(known)
             if position < inputs:
-                known.append(Scalar("elem", row, payload=(position, maps[position])))
+                known.append(Scalar("elem", type_name(row), payload=(position, maps[position])))
             else:
-                known.append(Scalar("init", row, payload=position - inputs))
+                known.append(Scalar("init", type_name(row), payload=position - inputs))
             continue
         name, types, operands, extra = row
         args = tuple(known[n] if n >= 0 else Scalar("hole", captured_types[-n - 1], payload=-n - 1) for n in operands)
@@ -570,7 +574,7 @@ def _read_rows(rows: list[Any], maps: list[Index], inputs: int) -> list[Scalar] 
         if types is None:
             known.append(_node(name, args[0].type, args, extra))
         elif len(types) == 1:
-            known.append(_node(name, types[0], args, extra))
+            known.append(_node(name, type_name(types[0]), args, extra))
         elif types:
             return None
     return None
