@@ -583,9 +583,9 @@ class Function:
         for letters, value in ((left, lhs), (right, rhs)):
             for letter, n, size in zip(letters, value.shape, value.sizes, strict=True):
                 extents[letter] = n
-                sizes[letter] = size if letter not in sizes or sizes[letter] is None else sizes[letter]
+                sizes[letter] = size if letter not in sizes or size is None else sizes[letter]
         shape = tuple(extents[c] for c in result)
-        out_sizes = tuple(sizes[c] for c in result)
+        out_sizes = tuple(sizes[c] for c in result) if init is None else init.sizes
         type_ = tensor_type(shape, out_sizes, out)
         start = self.zeros(shape, out_sizes, out) if init is None else init.ssa
         dims = ", ".join(f"d{i}" for i in range(len(order)))
@@ -929,3 +929,237 @@ def draw(rng: np.random.Generator, kind: str, grid: Grid, shape: Sequence[int]) 
     if kind == "extremes":
         return rng.choice(np.array([low, high], np.int64), shape)
     return rng.integers(low, high, shape, np.int64, endpoint=True)
+
+
+# -- random functions ------------------------------------------------------------------------------------------------
+
+LOOPS = {
+    "matmul": ("mk,kn->mn", "matmul"),
+    "matmul_t": ("mk,nk->mn", "matmul"),
+    "batch_matmul": ("bmk,bkn->bmn", "batch_matmul"),
+    "contract": ("bmk,bnk->bmn", "contract"),
+    "generic": ("bmk,nk->bmn", "generic"),
+    "turned": ("km,nk->nm", "generic"),
+    "matvec": ("mk,k->m", "reduce"),
+    "dot": ("k,k->", "reduce"),
+}
+STORAGES = ((8, True, None), (8, False, None), (16, True, None), (8, True, (-8, 7)), (8, False, (0, 127)))
+LAYOUTS = ("none", "none", "transpose", "flatten", "slice", "pad", "broadcast")
+STEPS = ("bias", "bias_run_time", "full", "relu", "relu6", "minmax", "scale", "first", "integer_bias")
+
+
+@dataclass(frozen=True)
+class OperandSpec:
+    """One operand of a random contraction.
+
+    Attributes:
+        storage: index into `STORAGES`.
+        varies: loops along which the parameters vary; with `k`, in groups.
+        zero: `none`, `random`, `low` or `high`.
+        run_time: as in `Grid`.
+        layout: between the dequantize and the contraction.
+        constant: whether it is a weight.
+    """
+
+    storage: int
+    varies: str
+    zero: str
+    run_time: str
+    layout: str
+    constant: bool
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A random contraction: everything but the numbers, which come from `seed`.
+
+    Attributes:
+        seed: of weights and parameters.
+        form: key of `LOOPS`.
+        extents: by loop.
+        group: size of groups along `k`; divides its extent.
+        dynamic: loops whose extent is dynamic (never `k`).
+        lhs: first operand.
+        rhs: second operand.
+        steps: of the epilogue, from `STEPS`.
+        move: layout before the quantize: `none`, `transpose` or `collapse`.
+        output: `float`, or what the output grid varies along (`tensor`, `first`, `last`).
+        dyadic: whether all scales are powers of two, so that the result is exact and ties are frequent.
+        output_storage: index into `STORAGES`.
+        output_run_time: as in `Grid`.
+    """
+
+    seed: int
+    form: str
+    extents: tuple[tuple[str, int], ...]
+    group: int
+    dynamic: str
+    lhs: OperandSpec
+    rhs: OperandSpec
+    steps: tuple[str, ...]
+    move: str
+    output: str
+    dyadic: bool
+    output_storage: int
+    output_run_time: str
+
+
+@st.composite
+def operand_specs(draw_: st.DrawFn, loops: str) -> OperandSpec:
+    """An operand over these loops."""
+    varies = "".join(c for c in loops if draw_(st.booleans()) and (c != "k" or draw_(st.booleans())))
+    return OperandSpec(
+        draw_(st.integers(0, len(STORAGES) - 1)),
+        varies,
+        draw_(st.sampled_from(("none", "random", "random", "low", "high"))),
+        draw_(st.sampled_from(("", "", "one", "tensor") if varies else ("", "", "scalar", "one", "extract"))),
+        draw_(st.sampled_from(LAYOUTS)),
+        draw_(st.booleans()),
+    )
+
+
+@st.composite
+def specs(draw_: st.DrawFn) -> Spec:
+    """Any contraction that fuses."""
+    form = draw_(st.sampled_from(sorted(LOOPS)))
+    left, right, result = _letters(LOOPS[form][0])
+    group = draw_(st.sampled_from((2, 3, 4)))
+    extents = {c: draw_(st.sampled_from((1, 2, 3, 5, 8))) for c in sorted(set(left + right) - {"k"})}
+    extents["k"] = group * draw_(st.sampled_from((1, 2, 3, 4)))
+    return Spec(
+        draw_(st.integers(0, 2**16)),
+        form,
+        tuple(sorted(extents.items())),
+        group,
+        "".join(c for c in sorted(set(left + right) - {"k"}) if draw_(st.integers(0, 3)) == 0),
+        draw_(operand_specs(left)),
+        draw_(operand_specs(right)),
+        tuple(draw_(st.lists(st.sampled_from(STEPS), max_size=3))),
+        draw_(st.sampled_from(("none", "none", "transpose", "collapse"))) if result else "none",
+        draw_(st.sampled_from(("float", "tensor", "tensor", "first", "last"))) if result else "tensor",
+        draw_(st.booleans()),
+        draw_(st.integers(0, len(STORAGES) - 1)),
+        draw_(st.sampled_from(("", "", "tensor"))),
+    )
+
+
+def _numbers(f: Function, shape: Sequence[int], spec: Spec, near: float) -> Array:
+    if spec.dyadic:
+        return near * 2.0 ** -f.rng.integers(0, 4, shape)
+    return (near * f.rng.uniform(0.3, 1.7, shape)).astype(np.float32).astype(np.float64)
+
+
+def _zeros(f: Function, shape: Sequence[int], grid: Grid, kind: str) -> Array | None:
+    low, high = grid.range
+    if kind == "none":
+        return None
+    if kind == "random":
+        return f.rng.integers(low, high, shape, endpoint=True)
+    return np.full(shape, low if kind == "low" else high)
+
+
+def _stored_shape(layout: str, loops: str, extents: Mapping[str, int]) -> tuple[str, tuple[int, ...]]:
+    """Loops (lower case) and extents of the stored tensor, before the layout operation."""
+    if layout == "transpose":
+        loops = loops[::-1]
+    if layout == "broadcast":
+        loops = loops[1:]
+    shape = [extents[c] for c in loops]
+    if layout == "flatten":
+        return loops, (*shape[:-1], 1, shape[-1]) if shape[-1] % 2 else (*shape[:-1], 2, shape[-1] // 2)
+    if layout == "slice":
+        return loops, tuple(2 * n + 1 for n in shape)
+    if layout == "pad":
+        return loops, tuple(max(n - 1, 1) for n in shape)
+    return loops, tuple(shape)
+
+
+def _usable_layout(spec: Spec, operand: OperandSpec, loops: str) -> str:
+    """The layout, or `none` where the parameters or a dynamic extent do not go with it."""
+    layout, dynamic = operand.layout, bool(set(loops) & set(spec.dynamic)) and not operand.constant
+    if layout == "flatten" and (loops[-1] in operand.varies or dynamic):
+        return "none"
+    if layout == "slice" and ("k" in operand.varies or dynamic):
+        return "none"
+    if layout == "pad" and (operand.varies or operand.run_time or dynamic):
+        return "none"
+    if layout == "broadcast" and (len(loops) != 3 or loops[0] in operand.varies or loops[0] in spec.dynamic):
+        return "none"
+    return layout
+
+
+def _operand(f: Function, spec: Spec, operand: OperandSpec, loops: str) -> Value:
+    extents = dict(spec.extents)
+    layout = _usable_layout(spec, operand, loops)
+    stored, shape = _stored_shape(layout, loops, extents)
+    bits, signed, limits = STORAGES[operand.storage]
+    low, high = limits or (None, None)
+    letters = [c for c in stored if c in operand.varies and c != "k"] + ["k"] * ("k" in operand.varies)
+    plain = Grid(
+        bits, signed, low, high, tuple(stored.index(c) for c in letters), spec.group if "k" in operand.varies else None,
+        run_time=operand.run_time,
+    )  # fmt: skip
+    sizes = plain.param_shape(shape)
+    near = 2.0**-5 if bits == 8 else 2.0**-13
+    grid = replace(plain, scale=_numbers(f, sizes, spec, near), zero=_zeros(f, sizes, plain, operand.zero))
+    dynamic = [] if operand.constant else [i for i, c in enumerate(stored) if c in spec.dynamic]
+    q = f.weight(shape, grid) if operand.constant else f.argument(shape, grid, dynamic)
+    x = f.dequantize(q)
+    wanted = tuple(extents[c] for c in loops)
+    if layout == "transpose":
+        return f.transpose(x, tuple(range(x.rank))[::-1])
+    if layout == "flatten":
+        return f.collapse(x, [[i] for i in range(x.rank - 2)] + [[x.rank - 2, x.rank - 1]])
+    if layout == "slice":
+        return f.slice(x, [1] * x.rank, wanted, [2] * x.rank)
+    if layout == "pad":
+        return f.pad(x, [n - s for n, s in zip(wanted, shape, strict=True)], [0] * x.rank)
+    if layout == "broadcast":
+        return f.broadcast(x, wanted, (1, 2), (None, *x.sizes))
+    return x
+
+
+def _step(f: Function, x: Value, kind: str, dyadic: bool) -> Value:
+    if kind == "relu":
+        return f.relu(x)
+    if kind in ("relu6", "minmax"):
+        return f.clamp(x, -1.25, 6.0, "scalars") if kind == "relu6" else f.clamp(x, -2.7, 3.3, "minmax")
+    if kind == "scale":
+        return f.scale_by(x, 0.5 if dyadic else 0.7321)
+    full = kind == "full" or not x.rank
+    shape = x.shape if full else x.shape[-1:]
+    values = f.rng.integers(-64, 64, shape) / 16 if dyadic else f.rng.normal(size=shape)
+    reads = None if full else [x.rank - 1]
+    dynamic = [i for i, s in enumerate(x.sizes if full else x.sizes[-1:]) if s is not None]
+    if kind == "integer_bias" and not dynamic and not full:
+        stored = f.weight(shape, Grid(bits=32, scale=2.0**-10), f.rng.integers(-4000, 4000, shape))
+        return f.binary("add", x, f.dequantize(stored), reads)
+    if kind == "bias_run_time" or dynamic:
+        return f.binary("add", x, f.float_argument(shape, lambda _: values, dynamic=dynamic), reads)
+    return f.binary("add", x, f.float_constant(values), reads, swap=kind == "first")
+
+
+def build(spec: Spec, name: str) -> Function:
+    """The function of a random contraction."""
+    f = Function(name, spec.seed)
+    loops, spelling = LOOPS[spec.form]
+    left, right, _ = _letters(loops)
+    y = f.contract(_operand(f, spec, spec.lhs, left), _operand(f, spec, spec.rhs, right), loops, spelling)
+    for kind in spec.steps:
+        y = _step(f, y, kind, spec.dyadic)
+    if spec.move == "transpose":
+        y = f.transpose(y, tuple(range(y.rank))[::-1])
+    if spec.move == "collapse" and y.rank > 1 and not any(y.sizes):
+        y = f.collapse(y, [list(range(y.rank))])
+    if spec.output == "float":
+        return f.results(y)
+    bits, signed, limits = STORAGES[spec.output_storage]
+    low, high = limits or (None, None)
+    axes = {"tensor": (), "first": (0,), "last": (y.rank - 1,)}[spec.output]
+    if any(y.sizes[a] for a in axes):
+        axes = ()
+    plain = Grid(bits, signed, low, high, axes, run_time=spec.output_run_time if axes or spec.output_run_time == "" else "scalar")
+    sizes = plain.param_shape(y.shape)
+    near = 2.0**-4 if bits == 8 else 2.0**-9
+    grid = replace(plain, scale=_numbers(f, sizes, spec, near), zero=_zeros(f, sizes, plain, "random"))
+    return f.results(f.quantize(y, grid))

@@ -378,12 +378,8 @@ CASES = {
 }
 
 
-DIGITS = "constants of an f64 model are rounded to f32"
-IN_F32 = {"f64_float": DIGITS, "f64_tensor_float": DIGITS, "f64_group_float": DIGITS}
-
-
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@pytest.mark.parametrize("name", parameters(CASES, IN_F32))
+@pytest.mark.parametrize("name", parameters(CASES))
 def test_epilogue(name: str, variant: Variant, batches: Batches) -> None:
     """It fuses and the numbers hold, interpreted."""
     batch = batches(CASES, variant)
@@ -391,7 +387,7 @@ def test_epilogue(name: str, variant: Variant, batches: Batches) -> None:
     assert_interpreted(batch, name)
 
 
-@pytest.mark.parametrize("name", parameters(CASES, IN_F32))
+@pytest.mark.parametrize("name", parameters(CASES))
 def test_epilogue_in_iree(name: str, batches: Batches) -> None:
     """The same, compiled."""
     assert_numbers(batches(CASES, IREE_CPU), name)

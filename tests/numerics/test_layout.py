@@ -72,10 +72,10 @@ def sliced(name: str, grid: Grid, shape: tuple[int, int] = (7, 16), dynamic: tup
     return linear(f, f.slice(x, (rows[0], 3), (rows[1], 6), (rows[2], 2)))
 
 
-def padded(name: str, grid: Grid, quantized: bool = True) -> Case:
-    """dq -> pad 0.0: the integers are padded with the zero point."""
+def padded(name: str, grid: Grid, quantized: bool = True, value: float = 0.0) -> Case:
+    """dq -> pad 0.0: the integers are padded with the zero point (or with another number on the grid)."""
     f = Function(name)
-    return linear(f, f.pad(f.dequantize(f.argument((4, 5), grid)), (1, 2), (0, 1)), quantized)
+    return linear(f, f.pad(f.dequantize(f.argument((4, 5), grid)), (1, 2), (0, 1), value), quantized)
 
 
 def joined(name: str, axis: int, grids: tuple[Grid, Grid]) -> Case:
@@ -119,6 +119,9 @@ CASES = {
         sliced("slice_dynamic", U, (7, 16), (0,)),
         padded("pad", X), padded("pad_u8", U), padded("pad_zp_low", Grid(scale=0.1, zero=-128)),
         padded("pad_zp_high", Grid(signed=False, scale=0.1, zero=255), quantized=False),
+        padded("pad_run_time", Grid(scale=0.1, zero=4, run_time="scalar")),
+        padded("pad_run_time_u8", Grid(signed=False, scale=0.1, zero=204, run_time="extract")),
+        padded("pad_on_the_grid", Grid(scale=0.25, zero=4), value=-1.75),
         joined("concat_rows", 0, (X, X)), joined("concat_k", 1, (U, U)),
         chained(), both_sides(),
     ]
@@ -130,31 +133,19 @@ def refused_concat(name: str, other: Grid) -> Case:
     return joined(name, 0, (X, other))
 
 
-def padded_scales(run_time: bool) -> Case:
-    """A pad along the dimension of the scales, or of a run-time zero point."""
-    f = Function("pad_run_time" if run_time else "pad_along_scales")
-    grid = Grid(scale=0.1, zero=4, run_time="scalar") if run_time else Grid(axes=(0,), scale=np.array([0.1, 0.2, 0.3, 0.4]))
-    return linear(f, f.pad(f.dequantize(f.argument((4, 5), grid)), (1, 2), (0, 1)))
-
-
-def padded_with_one() -> Case:
-    """A pad of 1.0, which no zero point is."""
-    f = Function("pad_with_one")
-    return linear(f, f.pad(f.dequantize(f.argument((4, 5), X)), (1, 2), (0, 1), 1.0))
-
-
 DIFFERENT = "the concatenated tensors have different quantization parameters"
 #: What is refused, and the reason.
 REFUSED: dict[str, tuple[Case, str]] = {
     "scale": (refused_concat("concat_scale", Grid(scale=0.022, zero=-7)), DIFFERENT),
     "zero point": (refused_concat("concat_zero", Grid(scale=0.021, zero=-6)), DIFFERENT),
     "signedness": (refused_concat("concat_sign", Grid(signed=False, scale=0.021, zero=7)), DIFFERENT),
-    "pad along scales": (padded_scales(False), "the scale varies along a padded dimension"),
-    "pad with a run-time zero point": (
-        padded_scales(True),
-        "the pad value is not 0.0 or the zero point is not one constant",
+    "pad along scales": (
+        padded("pad_along_scales", Grid(axes=(0,), scale=np.array([0.1, 0.2, 0.3, 0.4]))),
+        "the scale varies along a padded dimension",
     ),
-    "pad with one": (padded_with_one(), "the pad value is not 0.0 or the zero point is not one constant"),
+    "pad off the grid": (
+        padded("pad_off_the_grid", X, value=1.0), "the pad value is not on the grid of the padded tensor"
+    ),
 }
 REFUSED_CASES = {case.name: case for case, _ in REFUSED.values()}
 
