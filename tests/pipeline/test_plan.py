@@ -116,7 +116,7 @@ def test_the_graph_of_a_module_without_functions_is_empty(parse: Parse) -> None:
     ("arguments", "message"),
     [
         ({"target": "linlag"}, "unknown target 'linlag': did you mean 'linalg'? known are "),
-        ({"speling": "named"}, "unknown option 'speling': did you mean 'spelling'? known are disable, "),
+        ({"speling": "named"}, "unknown option 'speling': did you mean 'spelling'? known are "),
         ({"spelling": "pretty"}, "option spelling takes one of generic, named, got 'pretty'"),
         ({"max_reduction": "many"}, "option max_reduction takes a positive integer, got 'many'"),
         ({"max_reduction": 0}, "option max_reduction takes a positive integer, got 0"),
