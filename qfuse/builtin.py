@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from qfuse.cost.target import OPERANDS, Target
 from qfuse.fusions.base import Fusion
+from qfuse.fusions.concat import FuseConcat
 from qfuse.fusions.contraction import FuseContraction
 from qfuse.fusions.convolution import FuseConvolution
 from qfuse.fusions.dequantize import ReadDequantize
@@ -37,6 +38,7 @@ def fusions() -> list[Fusion]:
         CancelRequantize(),
         FuseRescale(),
         FuseElementwise(),
+        FuseConcat(),
         FuseLookup(),
         FoldQuantize(),
         RespellQuantize(),

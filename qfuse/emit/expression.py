@@ -2,7 +2,8 @@
 
 Besides the leaves of `qfuse.matchers.scalar` an expression may hold two that only planning makes: `stored` (payload:
 (`QValue`, index), one element of an integer tensor that may still have to be made) and `array` (payload: (constant
-values, index)). `resolved` turns both into elements of SSA values.
+values, index)); `resolved` turns both into elements of SSA values. The operation `rescale` (payload: (rounding, bits))
+multiplies an i64 by a mantissa and a shift, see `qfuse.fixed_point`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from qfuse._mlir import Body, Value
 from qfuse.emit.base import BuildContext
+from qfuse.emit.fixed_point import FixedPoint
 from qfuse.graph import Array, QValue
 from qfuse.indexing import Index, affine_map
 from qfuse.matchers.scalar import Scalar
@@ -25,7 +27,7 @@ SPELLED: Mapping[str, str] = {
         name: f"arith.{name}"
         for name in (
             "extf", "truncf", "sitofp", "uitofp", "extsi", "extui", "trunci", "fptosi", "fptoui", "remf",
-            "addi", "subi", "muli", "andi", "ori", "xori", "cmpf", "cmpi", "select",
+            "addi", "subi", "muli", "maxsi", "minsi", "andi", "ori", "xori", "cmpf", "cmpi", "select",
         )
     },
     **{
@@ -135,6 +137,9 @@ def write(inner: Body, scalar: Scalar, argument: Callable[[tuple[Value, Index]],
 
 
 def _operation(inner: Body, node: Scalar, args: Sequence[Value]) -> Value:
+    if node.op == "rescale":
+        numbers = [int(a.payload) if a.op == "const" else v for a, v in zip(node.args[1:], args[1:], strict=True)]
+        return FixedPoint(inner, *node.payload).times(args[0], *numbers)
     if node.op in ("cmpf", "cmpi"):
         return inner.compare(SPELLED[node.op], node.payload, *args)
     return inner.op(SPELLED[node.op], node.type, *args)

@@ -1,0 +1,366 @@
+"""Elementwise expressions of dequantized values in integers only.
+
+Every value is an integer times a real scale. Where scales agree, or are multiplied, the integers are added, compared
+and multiplied as they are, exactly. Where they do not, both sides are rescaled to one grid: the step of the result,
+divided by a power of two that leaves as many guard bits as i32 holds. What each rescale rounds is added up.
+
+    (qa - za) * sa + (qb - zb) * sb   ->   rescale(rescale(qa - za) + rescale(qb - zb)) + z
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qfuse.emit.expression import nodes
+from qfuse.fixed_point import Multiplier, fits, greatest_scale, is_power_of_two, tie_distance
+from qfuse.graph import Array, Environment, Refusal, StoredForm
+from qfuse.indexing import Extents, compose, identity
+from qfuse.matchers.scalar import Scalar
+from qfuse.qparams import Param, QuantParams, broadcast_to_dims
+
+#: Magnitudes of integers between rescales stay below this.
+_LIMIT = float(1 << 31)
+#: Guard bits of the common grid, at most and at least.
+_GUARD = (20, 4)
+#: Relative error of scales that were multiplied and divided in f64.
+_ROUNDED = 2.0**-48
+I64 = "i64"
+
+
+class NotIntegerError(Exception):
+    """An expression has no form in integers; the argument is the reason."""
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """`scale * (integer ± error)`.
+
+    Attributes:
+        integer: i64 expression over the operation's dimensions.
+        scale: f64 array that broadcasts over the dimensions.
+        bound: greatest magnitude of the integer.
+        error: how far the integer may be from the real value, in its own steps.
+    """
+
+    integer: Scalar
+    scale: Array
+    bound: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class FixedExpression:
+    """A stored result in integers, and how far it may be from the reference.
+
+    Attributes:
+        scalar: the stored result.
+        distance: greatest distance from a half-integer at which results may differ, in steps of the output.
+        steps: greatest difference in steps.
+        guard: bits of the common grid below the output's step; None when there is none.
+    """
+
+    scalar: Scalar
+    distance: float
+    steps: int
+    guard: int | None
+
+
+def plan_fixed(
+    source: Scalar, params: QuantParams, extents: Extents, env: Environment, forms: tuple[StoredForm, ...]
+) -> FixedExpression | Refusal:
+    """What is quantized with `params`, an expression over `extents`, in integers."""
+    scale = _over(params.scale, extents)
+    zero = _over(params.zero_point, extents)
+    if scale is None or zero is None:
+        return Refusal("an elementwise operation in integers needs constant parameters of the result")
+    step, refusal = scale.astype(np.float64), None
+    magnitude = max(_greatest(f) for f in forms) / float(step.min())
+    for guard in range(_GUARD[0], _GUARD[1] - 1, -1):
+        if magnitude * 2.0**guard >= _LIMIT:
+            continue
+        try:
+            return _Planner(step, extents, env, guard).result(source, params, zero)
+        except NotIntegerError as error:
+            refusal = str(error)
+        if refusal is not None and not refusal.startswith("an intermediate"):
+            break
+    if refusal is None:
+        refusal = "an intermediate value exceeds i32 at the step of the result"
+    return _refusal(refusal)
+
+
+def _refusal(reason: str) -> Refusal:
+    return Refusal(f"the elementwise operation has no integer form: {reason}", "use epilogue=float")
+
+
+def _greatest(form: StoredForm) -> float:
+    """Greatest magnitude of a dequantized value."""
+    scale, zero = form.params.scale.data, form.params.zero_point.data
+    if scale is None or zero is None or not scale.size or not zero.size:
+        return 0.0
+    return float(scale.max()) * max(abs(form.low - int(zero.max())), abs(form.high - int(zero.min())), 1)
+
+
+def _over(param: Param, extents: Extents) -> Array | None:
+    return broadcast_to_dims(param, list(range(len(extents)))) if param.data is not None and param.data.size else None
+
+
+class _Planner:
+    def __init__(self, step: Array, extents: Extents, env: Environment, guard: int) -> None:
+        self.rank = len(extents)
+        self.extents = extents
+        self.env = env
+        self.step = step
+        self.grid = step * 2.0**-guard
+        self.guard = guard
+        self.guarded = False
+        self._known: dict[int, Term | Array] = {}
+
+    def result(self, source: Scalar, params: QuantParams, zero: Array) -> FixedExpression:
+        """The quantize of an expression."""
+        value = self.term(source)
+        if not isinstance(value, Term):
+            raise NotIntegerError("it is a constant")
+        rescaled = self.rescale(value, self.step)
+        exact = rescaled.error == 0 and (rescaled is value or self.env.options.scaling == "half-even")
+        distance = max(rescaled.error - (0.0 if rescaled is value else 0.5), 0.0)
+        steps = 0 if exact else 1 + int(distance)
+        x = rescaled.integer
+        if zero.any():
+            x = Scalar("addi", I64, (x, self.constant(zero)))
+        x = Scalar("maxsi", I64, (x, _number(params.quant_min)))
+        x = Scalar("minsi", I64, (x, _number(params.quant_max)))
+        scalar = Scalar("trunci", params.storage.mlir, (x,))
+        return FixedExpression(scalar, float(f"{distance:.3g}"), steps, self.guard if self.guarded else None)
+
+    # -- expressions -------------------------------------------------------------------------------------------
+
+    def term(self, scalar: Scalar) -> Term | Array:
+        """A float expression as a term, or as its constant values."""
+        found = self._known.get(id(scalar))
+        if found is None:
+            found = self._known[id(scalar)] = self._term(scalar)
+        return found
+
+    def _term(self, scalar: Scalar) -> Term | Array:
+        if not any(n.op == "stored" for n in nodes(scalar)):
+            return self._constant(scalar)
+        if scalar.op in ("extf", "truncf"):
+            return self.term(scalar.args[0])
+        if scalar.op in ("sitofp", "uitofp"):
+            return self._stored(scalar.args[0], scalar.op == "sitofp")
+        if scalar.op == "select":
+            return self._select(scalar)
+        operation: Callable[..., Term | Array] | None = {
+            "add": self._add, "sub": self._subtract, "mul": self._multiply, "div": self._divide, "neg": self._negate,
+            "max": self._maximum, "min": self._minimum, "absf": self._absolute,
+        }.get(scalar.op)  # fmt: skip
+        if operation is None:
+            raise NotIntegerError(f"{scalar.op} of a dequantized value")
+        return operation(*(self.term(a) for a in scalar.args))
+
+    def _constant(self, scalar: Scalar) -> Array:
+        if any(n.op == "array" for n in nodes(scalar)):
+            if scalar.op in ("extf", "truncf"):
+                return self._constant(scalar.args[0])
+            if scalar.op == "array":
+                found = broadcast_to_dims(Param(scalar.payload[1], scalar.payload[0]), list(range(self.rank)))
+                if found is not None:
+                    return found.astype(np.float64)
+            raise NotIntegerError("a parameter varies in blocks")
+        if scalar.op == "const":
+            return np.full((1,) * self.rank, scalar.payload, np.float64)
+        if scalar.op == "elem":
+            value, index = scalar.payload
+            array = self.env.reader.constants.read(value)
+            found = None if array is None else broadcast_to_dims(Param(index, array), list(range(self.rank)))
+            if found is not None:
+                return found.astype(np.float64)
+        raise NotIntegerError("it reads a float tensor that is known only at run time")
+
+    def _stored(self, x: Scalar, signed: bool) -> Term:
+        """A stored integer, less its zero point."""
+        low, high = self._range(x, signed)
+        return Term(_widened(x, signed), np.ones((1,) * self.rank), float(max(abs(low), abs(high), 1)), 0.0)
+
+    def _range(self, x: Scalar, signed: bool) -> tuple[int, int]:
+        if x.op == "stored":
+            bits = int(x.type[1:])
+            return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+        if x.op in ("extsi", "extui"):
+            return self._range(x.args[0], x.op == "extsi")
+        if x.op == "subi":
+            low, high = self._range(x.args[0], True)
+            zero = x.args[1]
+            if zero.op == "const":
+                return low - int(zero.payload), high - int(zero.payload)
+            if zero.op == "array":
+                return low - int(zero.payload[0].max()), high - int(zero.payload[0].min())
+        raise NotIntegerError("a zero point is known only at run time")
+
+    # -- operations --------------------------------------------------------------------------------------------
+
+    def _add(self, a: Term | Array, b: Term | Array) -> Term:
+        left, right = self._aligned(a, b)
+        return self._checked(
+            Term(
+                Scalar("addi", I64, (left.integer, right.integer)), left.scale, left.bound + right.bound,
+                left.error + right.error,
+            )
+        )  # fmt: skip
+
+    def _subtract(self, a: Term | Array, b: Term | Array) -> Term:
+        return self._add(a, self._negate(b))
+
+    def _negate(self, a: Term | Array) -> Term | Array:
+        if not isinstance(a, Term):
+            return -a
+        return replace(a, integer=Scalar("subi", I64, (_number(0), a.integer)))
+
+    def _absolute(self, a: Term) -> Term:
+        negated = self._negate(a)
+        assert isinstance(negated, Term)
+        return replace(a, integer=Scalar("maxsi", I64, (a.integer, negated.integer)))
+
+    def _multiply(self, a: Term | Array, b: Term | Array) -> Term:
+        if isinstance(a, Term) and isinstance(b, Term):
+            scale = a.scale * b.scale
+            error = a.error * b.bound + b.error * a.bound + a.error * b.error
+            bound = a.bound * b.bound
+            return self._checked(Term(Scalar("muli", I64, (a.integer, b.integer)), scale, bound, error))
+        term, factor = (a, b) if isinstance(a, Term) else (b, a)
+        assert isinstance(term, Term)
+        assert not isinstance(factor, Term)
+        return self._scaled(term, factor)
+
+    def _divide(self, a: Term | Array, b: Term | Array) -> Term:
+        if isinstance(b, Term):
+            raise NotIntegerError("a division by a dequantized value")
+        assert isinstance(a, Term)
+        with np.errstate(divide="ignore"):
+            return self._scaled(a, 1.0 / b)
+
+    def _scaled(self, term: Term, factor: Array) -> Term:
+        if not np.isfinite(factor).all() or not factor.all():
+            raise NotIntegerError("a constant factor is zero or not finite")
+        if (factor < 0).all():
+            negated = self._negate(term)
+            assert isinstance(negated, Term)
+            term, factor = negated, -factor
+        if not (factor > 0).all():
+            raise NotIntegerError("constant factors have different signs")
+        return replace(term, scale=term.scale * factor)
+
+    def _maximum(self, a: Term | Array, b: Term | Array) -> Term:
+        return self._extreme("maxsi", a, b)
+
+    def _minimum(self, a: Term | Array, b: Term | Array) -> Term:
+        return self._extreme("minsi", a, b)
+
+    def _extreme(self, name: str, a: Term | Array, b: Term | Array) -> Term:
+        left, right = self._aligned(a, b)
+        bound, error = max(left.bound, right.bound), max(left.error, right.error)
+        return Term(Scalar(name, I64, (left.integer, right.integer)), left.scale, bound, error)
+
+    def _select(self, scalar: Scalar) -> Term:
+        condition = scalar.args[0]
+        if condition.op != "elem":
+            raise NotIntegerError(f"a choice by {condition.op} of dequantized values")
+        left, right = self._aligned(self.term(scalar.args[1]), self.term(scalar.args[2]))
+        bound, error = max(left.bound, right.bound), max(left.error, right.error)
+        return Term(Scalar("select", I64, (condition, left.integer, right.integer)), left.scale, bound, error)
+
+    # -- grids -------------------------------------------------------------------------------------------------
+
+    def _aligned(self, a: Term | Array, b: Term | Array) -> tuple[Term, Term]:
+        """Two values as integers of one scale."""
+        if isinstance(a, Term) and isinstance(b, Term):
+            if np.array_equal(a.scale, b.scale):
+                return a, b
+            return self._on_grid(a), self._on_grid(b)
+        if isinstance(a, Term):
+            assert not isinstance(b, Term)
+            moved = a if not b.any() else self._on_grid(a)
+            return moved, self._whole(b, moved.scale)
+        assert isinstance(b, Term)
+        second, first = self._aligned(b, a)
+        return first, second
+
+    def _on_grid(self, term: Term) -> Term:
+        self.guarded = True
+        return self.rescale(term, self.grid)
+
+    def _whole(self, number: Array, scale: Array) -> Term:
+        """A constant as the nearest integers of a scale; infinities become bounds that nothing reaches."""
+        if np.isnan(number).any():
+            raise NotIntegerError("a constant is not a number")
+        exact = np.clip(number / scale, -_LIMIT, _LIMIT)
+        whole = np.rint(exact)
+        error = float(np.abs(exact - whole).max(initial=0.0))
+        finite = np.abs(exact)[np.isfinite(np.broadcast_to(number, exact.shape))]
+        bound = float(finite.max(initial=0.0))
+        return Term(self.constant(whole.astype(np.int64)), scale, bound, error)
+
+    def rescale(self, term: Term, scale: Array) -> Term:
+        """The same value in steps of another scale."""
+        ratio = term.scale / scale
+        if np.array_equal(ratio, np.ones(ratio.shape)):
+            return term
+        multiplier = self._multiplier(ratio)
+        error = float((term.error * ratio).max(initial=0.0)) + 0.5
+        distances = tie_distance(multiplier, ratio, term.bound, self.env.options.scaling, _ROUNDED)
+        error += float(distances.max(initial=0.0))
+        if multiplier.bits == 0 and bool((multiplier.shift <= 0).all()):
+            error -= 0.5
+        integer = Scalar(
+            "rescale", I64, (term.integer, self.constant(multiplier.mantissa), self.constant(multiplier.shift)),
+            (self.env.options.scaling, multiplier.bits),
+        )  # fmt: skip
+        return self._checked(Term(integer, scale, term.bound * float(ratio.max(initial=0.0)) + 1.0, error))
+
+    def _multiplier(self, ratio: Array) -> Multiplier:
+        bits = 31
+        if self.env.options.epilogue == "power-of-two":
+            if not is_power_of_two(ratio):
+                raise NotIntegerError("the scales are not powers of two apart")
+            bits = 0
+        if not fits(ratio, bits):
+            raise NotIntegerError(
+                f"a scale is {float(ratio.max()):.6g} of another, which must be less than {greatest_scale(bits):.0f}"
+            )
+        return Multiplier.of(ratio, bits)
+
+    def _checked(self, term: Term) -> Term:
+        if term.bound >= _LIMIT:
+            raise NotIntegerError("an intermediate value exceeds i32 at the step of the result")
+        return term
+
+    def constant(self, array: Array) -> Scalar:
+        """Integers over the dimensions: a number where they are uniform."""
+        flat = array.reshape(-1)
+        if flat.size and bool((flat == flat[0]).all()):
+            return _number(int(flat[0]))
+        kept = [i for i, n in enumerate(array.shape) if n != 1]
+        dims = identity(self.rank)
+        held = array.reshape([array.shape[i] for i in kept]).astype(np.int64)
+        return Scalar("array", I64, payload=(held, compose(tuple(dims[i] for i in kept), dims, self.extents)))
+
+
+def _widened(x: Scalar, signed: bool) -> Scalar:
+    """An integer expression of a stored integer in i64."""
+    if x.op == "subi":
+        return Scalar("subi", I64, (_widened(x.args[0], True), _widened(x.args[1], True)))
+    if x.op in ("extsi", "extui"):
+        return Scalar(x.op, I64, x.args)
+    if x.op == "const":
+        return _number(int(x.payload))
+    if x.op == "array":
+        return Scalar("array", I64, payload=(x.payload[0].astype(np.int64), x.payload[1]))
+    return Scalar("extsi" if signed else "extui", I64, (x,))
+
+
+def _number(number: int) -> Scalar:
+    return Scalar("const", I64, payload=number)
