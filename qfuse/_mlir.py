@@ -245,7 +245,7 @@ class Bindings:
         Bodies of linalg operations are not visited (they belong to their operation).
         """
         for region in op.regions:
-            for block in region.blocks:
+            for block in _by_dominance(list(region.blocks)):
                 yield block
                 for inner in block.operations:
                     inner = inner.operation
@@ -282,6 +282,31 @@ class Bindings:
             op.verify()
         except (self.ir.MLIRError, ValueError, RuntimeError) as error:
             raise InputError(_first_message(error, "module")) from None
+
+
+def _by_dominance(blocks: list[Block]) -> list[Block]:
+    """Blocks of a region so that what dominates comes first: reverse postorder, unreachable blocks last."""
+    if len(blocks) < 2:
+        return blocks
+
+    def targets(position: int) -> list[int]:
+        operations = list(blocks[position].operations)
+        successors = list(operations[-1].operation.successors) if operations else []
+        return [next(i for i, b in enumerate(blocks) if b == s) for s in successors]
+
+    seen, finished = {0}, list[int]()
+    stack = [(0, iter(targets(0)))]
+    while stack:
+        position, rest = stack[-1]
+        following = next((t for t in rest if t not in seen), None)
+        if following is None:
+            finished.append(position)
+            stack.pop()
+        else:
+            seen.add(following)
+            stack.append((following, iter(targets(following))))
+    order = finished[::-1] + [i for i in range(len(blocks)) if i not in seen]
+    return [blocks[i] for i in order]
 
 
 def _first_message(error: Exception, name: str) -> str:

@@ -110,7 +110,6 @@ def test_no_fuse_when_the_dequantized_value_is_the_result_of_an_if(parse: Parse)
     assert str(parsed) == before
 
 
-@pytest.mark.xfail(reason="forms are asked for before the block that defines them was read", strict=True)
 def test_blocks_in_another_order_than_that_of_execution(parse: Parse) -> None:
     """Legal IR: a block may be printed before the one that dominates it. Fused, or refused with a true reason."""
     body = (
