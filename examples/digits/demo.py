@@ -23,7 +23,7 @@ import numpy.typing as npt
 from torch_mlir import ir
 
 import qfuse
-from qfuse.errors import QfuseError, UsageError
+from qfuse.errors import QfuseError
 from qfuse.integrations.iree import PreparedCall, Program, compile_module
 
 HERE = Path(__file__).resolve().parent
@@ -258,11 +258,7 @@ def run(model: Model, arguments: argparse.Namespace) -> list[str]:
     qdq = unfused(module, test_set)
     candidates: list[Candidate] = []
     for variant in VARIANTS:
-        try:
-            candidate = fused(variant, model.load(), test_set)
-        except UsageError as error:
-            print(f"skipped: {variant.label}: {error}")
-            continue
+        candidate = fused(variant, model.load(), test_set)
         candidates.append(candidate)
         assert candidate.report is not None
         if arguments.report:
