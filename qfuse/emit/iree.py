@@ -180,7 +180,7 @@ class IreeEmitter(LinalgEmitter):
 def _over_stored(side: Side) -> Param:
     """The zero point over the dimensions of the stored integers."""
     params = side.form.params
-    to_stored = loops_to_dims(dims_in(side.form.index), len(params.extents))
+    to_stored = loops_to_dims(tuple(dims_in(side.form.index)), len(params.extents))
     return replace(params.zero_point, index=compose(params.zero_point.index, to_stored, ()))
 
 
