@@ -63,6 +63,7 @@ class Bindings:
         self._tensors: dict[Any, Any] = {}
         self._blobs: dict[str, str] = {}
         self._resource_keys: dict[Any, str | None] = {}
+        self._integers: dict[Any, tuple[int, ...]] = {}
 
     @staticmethod
     def of(module_or_op: Any) -> Bindings:
@@ -153,6 +154,13 @@ class Bindings:
                 divide = floordiv if isinstance(expr, ir.AffineFloorDivExpr) else mod
                 return divide(self._linear(expr.lhs), divisor, ())
         raise ValueError(f"unsupported affine expression {expr}")
+
+    def integers(self, attribute: Attribute) -> tuple[int, ...]:
+        """The numbers of a dense integer array attribute, cached."""
+        found = self._integers.get(attribute)
+        if found is None:
+            found = self._integers[attribute] = tuple(attribute)
+        return found
 
     def indexing_maps(self, op: Operation) -> list[Any]:
         """Affine maps of a linalg operation (empty when it is not one)."""

@@ -70,6 +70,12 @@ class Analysis:
             if outcome is not None and node.result not in self.refusals:
                 self.refusals[node.result] = outcome
 
+    def forget(self) -> None:
+        """Breaks the cycles between decisions and forms, so that no collector has to find them."""
+        for decision in self.env.decisions.values():
+            decision.form = decision.replacement = None
+            decision.needs = ()
+
     def is_dead(self, value: Value) -> bool:
         """Whether nothing reads a value once the plan is carried out: all its users are replaced or dead."""
         known = self._dead.get(value)

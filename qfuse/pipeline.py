@@ -150,6 +150,7 @@ def _fuse(module: Any, target: str | Target, registry: FusionRegistry | None, op
         builder.undo()
         raise
     _switch(analysis, replacements)
+    analysis.forget()
     return report
 
 

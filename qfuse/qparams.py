@@ -267,16 +267,27 @@ def broadcast_to_dims(param: Param, dims: Sequence[int]) -> np.ndarray[Any, Any]
 
     None when the parameter is not constant or is not read along whole dimensions.
     """
-    if param.data is None:
+    return None if param.data is None else broadcast(param.data, param.index, tuple(dims))
+
+
+def broadcast(data: np.ndarray[Any, Any], index: Index, dims: tuple[int, ...]) -> np.ndarray[Any, Any] | None:
+    """`data`, read at `index`, as an array whose axes are `dims`; None when it is not read along whole dimensions."""
+    if not index:
+        return data.reshape((1,) * len(dims))
+    axes = _axes(index, dims)
+    if axes is None:
         return None
-    positions = [as_dim(e) for e in param.index]
+    moved = data if len(index) == 1 else data.transpose([a for a in axes if a is not None])
+    return moved.reshape([1 if a is None else data.shape[a] for a in axes])
+
+
+@lru_cache(maxsize=1 << 10)
+def _axes(index: Index, dims: tuple[int, ...]) -> tuple[int | None, ...] | None:
+    """For each of `dims` the axis that is read along it, or None where nothing is."""
+    positions = [as_dim(e) for e in index]
     if any(p is None or p not in dims for p in positions) or len(set(positions)) != len(positions):
         return None
-    order = sorted(range(len(positions)), key=lambda i: dims.index(positions[i] or 0))
-    shape = [1] * len(dims)
-    for i in order:
-        shape[dims.index(positions[i] or 0)] = param.data.shape[i]
-    return param.data.transpose(order).reshape(shape)
+    return tuple(positions.index(d) if d in positions else None for d in dims)
 
 
 def varies_along(params: QuantParams, dims: frozenset[int]) -> bool:

@@ -192,9 +192,17 @@ class FusionRegistry:
 
     def for_node(self, node: Node) -> list[Fusion]:
         """Fusions that match a node, the first to be asked first."""
-        if not self._by_type:
-            self._by_type[Node] = self.fusions
-        return [f for f in self._by_type[Node] if f.match(node)]
+        kind = type(node)
+        asked = self._by_type.get(kind)
+        if asked is None:
+            asked = self._by_type[kind] = [f for f in self.fusions if issubclass(kind, _asked_about(f))]
+        return [f for f in asked if f.match(node)]
+
+
+def _asked_about(fusion: Fusion) -> tuple[type[Node], ...]:
+    """A fusion's `nodes`; all where a class says anew what it matches but not which nodes these can be."""
+    first = next(vars(c) for c in type(fusion).__mro__ if "match" in vars(c) or "nodes" in vars(c))
+    return fusion.nodes if "nodes" in first or "nodes" in vars(fusion) else (Node,)
 
 
 def _owner(point: EntryPoint) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from qfuse._mlir import Bindings, Builder, Extents, Operation, Type, Value
@@ -172,7 +173,8 @@ def out_extents(extents: Extents, loops: Sequence[int]) -> Extents:
     return tuple(extents[d] for d in loops)
 
 
-def loops_to_dims(loops: Sequence[int], rank: int) -> Index:
+@lru_cache(maxsize=1 << 10)
+def loops_to_dims(loops: tuple[int, ...], rank: int) -> Index:
     """A substitution from loops to the dimensions of a tensor made of `loops`; other loops become dimension 0."""
     places = list(identity(rank))
     known = identity(max(len(loops), 1))

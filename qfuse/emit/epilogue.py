@@ -16,7 +16,7 @@ import numpy as np
 
 from qfuse.graph import Array, Step
 from qfuse.indexing import Extents, Index, identity
-from qfuse.qparams import Param, QuantParams, broadcast_to_dims
+from qfuse.qparams import Param, QuantParams, broadcast
 
 
 @dataclass(eq=False)
@@ -40,7 +40,7 @@ class Operand:
     @property
     def number(self) -> float | None:
         """The one constant number, or None."""
-        return None if self.array is None or self.array.size != 1 else self.array.reshape(-1)[0].item()
+        return None if self.array is None or self.array.size != 1 else self.array.item()
 
     @staticmethod
     def of(param: Param) -> Operand:
@@ -82,7 +82,7 @@ def constant_over(operand: Operand, rank: int) -> Array | None:
     """Constant values as an array that broadcasts over `rank` dimensions, or None."""
     if operand.array is None:
         return None
-    return broadcast_to_dims(Param(operand.index, operand.array), list(range(rank)))
+    return broadcast(operand.array, operand.index, tuple(range(rank)))
 
 
 def constant_operand(array: Array, rank: int) -> Operand:
@@ -90,6 +90,12 @@ def constant_operand(array: Array, rank: int) -> Operand:
     kept = [i for i, n in enumerate(array.shape) if n != 1]
     dims = identity(rank)
     return Operand(tuple(dims[i] for i in kept), array.reshape([array.shape[i] for i in kept]))
+
+
+def _is_as_large_as_one(a: Array, b: Array) -> bool:
+    """Whether two arrays of one rank together need no more elements than one of them."""
+    pairs = list(zip(a.shape, b.shape, strict=True))
+    return all(m in (1, n) for n, m in pairs) or all(n in (1, m) for n, m in pairs)
 
 
 def multiply_out(factors: Sequence[Operand], rank: int) -> list[Operand]:
@@ -104,7 +110,7 @@ def multiply_out(factors: Sequence[Operand], rank: int) -> list[Operand]:
         array = array.astype(np.float64)
         if product is None:
             product = array
-        elif np.broadcast_shapes(product.shape, array.shape) in (product.shape, array.shape) or not rank:
+        elif _is_as_large_as_one(product, array):
             product = product * array
         else:
             rest.append(factor)
@@ -191,17 +197,16 @@ def simplify_corrections(epilogue: Epilogue, fold_into_bias: bool) -> None:
     total: Array | None = None
     rest: list[tuple[int, tuple[Operand, ...]]] = []
     for multiple, operands in epilogue.corrections:
-        arrays = [constant_over(o, epilogue.rank) for o in operands]
-        if any(a is None for a in arrays):
+        product: Array | None = np.asarray(multiple, np.int64)
+        for operand in operands:
+            array = constant_over(operand, epilogue.rank)
+            product = None if array is None or product is None else product * array.astype(np.int64)
+        if product is None:
             rest.append((multiple, operands))
             continue
-        product: Array = np.full((1,) * epilogue.rank, multiple, np.int64)
-        for array in arrays:
-            assert array is not None
-            product = product * array.astype(np.int64)
         if total is None:
             total = product
-        elif np.broadcast_shapes(total.shape, product.shape) in (total.shape, product.shape):
+        elif _is_as_large_as_one(total, product):
             total = total + product
         else:
             rest.append((multiple, operands))
@@ -218,5 +223,4 @@ def simplify_corrections(epilogue: Epilogue, fold_into_bias: bool) -> None:
             epilogue.bias = constant_operand(shift, epilogue.rank)
             epilogue.corrections = []
             return
-    wrapped = total.astype(np.int64)
-    epilogue.corrections = [(1, (constant_operand(wrapped, epilogue.rank),)), *rest]
+    epilogue.corrections = [(1, (constant_operand(total, epilogue.rank),)), *rest]

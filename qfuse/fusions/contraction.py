@@ -41,6 +41,7 @@ class FuseContraction(Fusion):
     """matmul, batch_matmul, contract, dot, generics, multiply-then-reduce: any granularity, any batch dimensions."""
 
     id = "qfuse.contraction"
+    nodes = (Contraction,)
     doc = "contraction of two dequantized tensors -> integer contraction with i32 or i64 accumulators"
 
     def match(self, node: Node) -> bool:
@@ -266,7 +267,9 @@ def _absolute_sums(side: Side, reduction: tuple[int, ...]) -> tuple[int, int] | 
         return None
     axes = tuple(i for i, e in enumerate(side.index) if as_dim(e) in reduction)
     wide = side.array.astype(np.int32 if side.storage.bits <= 16 else np.int64)
-    raw = int(np.abs(wide).sum(axis=axes, dtype=np.int64).max(initial=0))
+    # Sums of bytes that fit an i32 are summed up there, which is faster.
+    total = np.int32 if side.storage.bits <= 8 and side.array.size < 1 << 22 else np.int64
+    raw = int(np.abs(wide).sum(axis=axes, dtype=total).max(initial=0))
     if side.params.symmetric:
         return raw, raw
     zero = _aligned(side.params.zero_point, side.index)

@@ -15,6 +15,7 @@ class FuseConvolution(FuseContraction):
     """Convolutions of any rank, layout, stride, dilation, grouped or depthwise, by their indexing maps."""
 
     id = "qfuse.convolution"
+    nodes = (Convolution,)
     doc = "convolution of two dequantized tensors -> integer convolution with i32 or i64 accumulators"
 
     def match(self, node: Node) -> bool:

@@ -14,6 +14,7 @@ class ReadDequantize(Fusion):
     """Every recognised dequantize starts an integer form: its storage and its parameters."""
 
     id = "qfuse.dequantize"
+    nodes = (Dequantize,)
     benefit = 1000
     doc = "a dequantized value is its integers plus parameters"
     listed = False
@@ -38,12 +39,13 @@ class ReadDequantize(Fusion):
         rank = len(node.params.extents)
         if not is_identity(node.index, node.params.extents) and permutation_of(node.index, rank) is None:
             return Refusal("the storage is read at an index that is not a list of dimensions")
-        low, high = env.range_of(node.storage, storage)
-        if producer is not None and producer.params.storage != storage:
-            low, high = producer.params.quant_min, producer.params.quant_max
+        written = node.params if producer is None else producer.params
+        low, high = written.quant_min, written.quant_max
+        params = node.params
+        if (low, high) != (params.quant_min, params.quant_max):
+            params = replace(params, quant_min=low, quant_max=high)
         form = StoredForm(
-            Existing(node.storage, node.storage_cast), node.index,
-            replace(node.params, quant_min=low, quant_max=high), low, high,
+            Existing(node.storage, node.storage_cast), node.index, params, low, high,
         )  # fmt: skip
         return Decision(self, node, "bit-exact", form=form)
 

@@ -66,6 +66,7 @@ class FuseElementwise(Fusion):
     """add, sub, mul, div, max, min, clamp, select and functions of dequantized values, broadcasts too."""
 
     id = "qfuse.elementwise"
+    nodes = (Quantize,)
     benefit = 0
     counted = True
     doc = "elementwise operations between dequantize and quantize become one integer-in, integer-out operation"

@@ -43,6 +43,7 @@ class ExtendEpilogue(Fusion):
     """Adds, multiplications, clamps and casts on accumulators join their epilogue."""
 
     id = "qfuse.epilogue"
+    nodes = (Elementwise,)
     doc = "bias, scale, relu, relu6, hardtanh behind an integer contraction join its epilogue"
     listed = False
 
@@ -71,6 +72,7 @@ class ExtendCast(Fusion):
     """A cast between float types on a dequantized value keeps its integer form."""
 
     id = "qfuse.float-cast"
+    nodes = (Elementwise,)
     doc = "extf of a dequantized value keeps its integer form"
     listed = False
 
@@ -177,6 +179,7 @@ class FuseRequantize(Fusion):
     """A quantize behind integer accumulators becomes their epilogue: from i32 straight to the storage type."""
 
     id = "qfuse.requantize"
+    nodes = (Quantize,)
     doc = "accumulators, bias, activation and quantize become one integer-in, integer-out operation"
 
     def match(self, node: Node) -> bool:
@@ -242,10 +245,11 @@ def _tie_distance(form: AccumForm, params: QuantParams, env: Environment) -> flo
     out = params.scale.data
     if out is None or not out.size or any(s is None or not s.size for s in factors):
         return None
-    least = float(out.min())
+    least = out.item() if out.ndim == 0 else float(out.min())
     product = max(planned.bound, planned.raw_bound) / least
     for factor in factors:
-        product *= 0.0 if factor is None else float(factor.max())
+        if factor is not None:
+            product *= factor.item() if factor.ndim == 0 else float(factor.max())
     bias, added = 0.0, 0
     for step in form.steps:
         if step.kind in ("max", "min", "neg"):
@@ -300,6 +304,7 @@ class CancelRequantize(Fusion):
     """dequantize -> layout -> quantize with equal parameters is the layout of the integers."""
 
     id = "qfuse.cancel"
+    nodes = (Quantize,)
     benefit = 2
     doc = "dequantize then quantize with equal parameters disappears"
 
@@ -340,6 +345,7 @@ class FuseRescale(Fusion):
     """
 
     id = "qfuse.rescale"
+    nodes = (Quantize,)
     doc = "dequantize then quantize with other parameters becomes one integer-in, integer-out operation"
 
     def match(self, node: Node) -> bool:
@@ -406,6 +412,7 @@ class FoldQuantize(Fusion):
     """The quantize of a constant is computed now, in the precision the IR computes it in."""
 
     id = "qfuse.fold-quantize"
+    nodes = (Quantize,)
     benefit = 2
     doc = "quantize of a constant is folded to an integer constant"
 

@@ -22,6 +22,7 @@ class MoveLayout(Fusion):
     """transpose, reshape, cast, broadcast, slice, pad, concat of equal parameters, gather."""
 
     id = "qfuse.layout"
+    nodes = (LayoutNode,)
     doc = "layout operations on dequantized values are done on the integers instead"
     listed = False
 

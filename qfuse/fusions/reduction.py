@@ -23,6 +23,7 @@ class FuseSum(Fusion):
     """Sums over dimensions or windows; a division behind joins the epilogue, so means and average pooling too."""
 
     id = "qfuse.sum"
+    nodes = (Reduction,)
     doc = "sum, mean and average pooling of a dequantized tensor -> integer sums"
 
     def match(self, node: Node) -> bool:
@@ -81,6 +82,7 @@ class FuseMaximum(Fusion):
     """Maxima and minima over windows or dimensions: the integers' own, since a scale is positive."""
 
     id = "qfuse.maximum"
+    nodes = (Reduction,)
     doc = "max pooling, max and min of a dequantized tensor are taken on the integers"
 
     def match(self, node: Node) -> bool:

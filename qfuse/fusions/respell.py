@@ -27,6 +27,7 @@ class RespellQuantize(Fusion):
     """Quantizes that no other fusion takes and that fusions read, when the option `rounding` is `magic`."""
 
     id = "qfuse.respell-quantize"
+    nodes = (Quantize,)
     benefit = 0
     doc = "a quantize that stays becomes one operation that rounds by additions"
 

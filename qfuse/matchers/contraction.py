@@ -26,10 +26,13 @@ def match_reduction(reader: ScalarReader, view: LinalgView) -> Node:
     opaque = Opaque(op, result, "pooling" if _has_window(view) else "reduction")
     if len(op.results) != 1 or len(view.inits) != 1:
         return opaque
-    body = reader.body(view)
+    direct = _direct_factors(reader, view)
+    body = view.structure.yielded if direct is not None else reader.body(view)
     out_index, extents = _whole_result(view.structure.maps[len(view.inputs)], view.extents)
     if body is None or permutation_of(out_index, len(extents)) is None:
         return opaque
+    if direct is not None:
+        return _contraction(view, *direct, out_index, extents, ()) or opaque
     simple = _simple(body[0])
     if simple is not None and simple[0] != "sum":
         return _reduction(view, out_index, extents, *simple)
@@ -46,16 +49,49 @@ def match_reduction(reader: ScalarReader, view: LinalgView) -> Node:
     if factors[0] is None or factors[1] is None:
         # A product by a number (a dequantize) belongs to the operand.
         return opaque if simple is None else _reduction(view, out_index, extents, *simple)
-    lhs, rhs = factors[0], factors[1]
+    return _contraction(view, integer, factors[0], factors[1], out_index, extents, through) or opaque
+
+
+def _direct_factors(reader: ScalarReader, view: LinalgView) -> tuple[bool, _Factor, _Factor] | None:
+    """Whether integers are multiplied, and the factors, where the body multiplies elements of two of the operands."""
+    found = view.structure.found
+    if _direct_factors not in found:
+        body = view.structure.yielded
+        product = None if body is None else _added_to_init(body[0])
+        integer = product is not None and product.op == "muli"
+        is_product = product is not None and product.op in ("mul", "muli")
+        factors = [_factor(a, integer) for a in product.args] if product is not None and is_product else [None]
+        found[_direct_factors] = None if None in factors else (integer, *factors)
+    direct = found[_direct_factors]
+    if direct is None:
+        return None
+    integer, *numbered = direct
+    values = [view.inputs[f.value] for f in numbered]
+    if not all(reader.bindings.is_ranked_tensor(v.type) for v in values):
+        return None
+    lhs, rhs = (_Factor(v, f.index) for v, f in zip(values, numbered, strict=True))
+    return integer, lhs, rhs
+
+
+def _contraction(
+    view: LinalgView,
+    integer: bool,
+    lhs: _Factor,
+    rhs: _Factor,
+    out_index: Index,
+    extents: Extents,
+    through: tuple[Operation, ...],
+) -> Contraction | None:
+    """A contraction of two factors, or None for a repeated or a scaled sum."""
     reduction = view.structure.reduction
     read = dims_of_index(lhs.index), dims_of_index(rhs.index)
     if not set(reduction) <= read[0] | read[1] or not all(dims & set(reduction) for dims in read):
-        return opaque  # a repeated or a scaled sum
+        return None
     if _is_window(rhs.index) and not _is_window(lhs.index):
         lhs, rhs = rhs, lhs
     kind = Convolution if _is_window(lhs.index) else Contraction
     return kind(
-        op, result, lhs.value, rhs.value, view.inits[0], lhs.index, rhs.index, out_index, extents,
+        view.op, view.op.results[0], lhs.value, rhs.value, view.inits[0], lhs.index, rhs.index, out_index, extents,
         reduction, integer, through,
     )  # fmt: skip
 

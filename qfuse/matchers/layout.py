@@ -88,9 +88,9 @@ def source_index(bindings: Bindings, op: Operation) -> Index | None:
     if name not in _NAMES:
         return None
     if name == "linalg.transpose":
-        return _inverse_permutation(tuple(op.attributes["permutation"]))
+        return _inverse_permutation(bindings.integers(op.attributes["permutation"]))
     if name == "linalg.broadcast":
-        added = set(op.attributes["dimensions"])
+        added = set(bindings.integers(op.attributes["dimensions"]))
         rank = len(bindings.extents(op.results[0].type))
         return tuple(dim(i) for i in range(rank) if i not in added)
     if name == "tensor.cast":
@@ -205,7 +205,7 @@ def kept_dims(sizes: Sequence[int], result: Sequence[int | None]) -> list[int] |
 def _inverse(bindings: Bindings, op: Operation, index: Index) -> Index | None:
     name = op.name
     if name == "linalg.transpose":
-        return tuple(dim(i) for i in op.attributes["permutation"])
+        return tuple([dim(i) for i in bindings.integers(op.attributes["permutation"])])
     if name == "tensor.cast":
         return identity(len(index))
     if name == "tensor.collapse_shape":

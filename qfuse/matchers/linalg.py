@@ -37,21 +37,23 @@ class Recognizer:
 
     def node(self, op: Operation) -> Node | None:
         """The node of `op`, or None for operations that are of no interest (no tensor result, constants, ...)."""
-        if not len(op.results) or op.name in _SILENT:
+        name = op.name
+        if name in _SILENT or not len(op.results):
             return None
         result = op.results[0]
         if not self.bindings.is_ranked_tensor(result.type):
             reads = any(self.bindings.is_ranked_tensor(v.type) for v in op.operands)
             return Opaque(op, result, op.name) if reads else None
-        try:
-            named = match_named(self.bindings, self.constants, op)
-        except ContradictionError as error:
-            return Contradiction(op, result, str(error))
-        if named is not None:
-            return named
-        layout = match_layout(self.bindings, op)
-        if layout is not None:
-            return LayoutNode(op, result, layout)
+        if name != "linalg.generic":  # a generic is what its body says
+            try:
+                named = match_named(self.bindings, self.constants, op)
+            except ContradictionError as error:
+                return Contradiction(op, result, str(error))
+            if named is not None:
+                return named
+            layout = match_layout(self.bindings, op)
+            if layout is not None:
+                return LayoutNode(op, result, layout)
         view = self.reader.view(op)
         if view is None:
             return Opaque(op, result, op.name)

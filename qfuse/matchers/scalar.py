@@ -446,6 +446,10 @@ class ScalarReader:
         moved = source_index(self.bindings, owner)
         if moved is not None:
             return Scalar("elem", leaf.type, payload=(owner.operands[0], compose(moved, index, extents)))
+        if owner.name == "linalg.fill":
+            number = owner.operands[0]
+            if self.bindings.type_name(number.type) == self.bindings.element_name(value.type):
+                return self.outer(number)
         template = self.of(value)
         return None if template is None else substitute_index(template, index, extents)
 
