@@ -7,6 +7,7 @@ from typing import Any
 
 from qfuse._mlir import Bindings, Operation, Value
 from qfuse.cost.target import Options, Target
+from qfuse.cost.workload import bytes_moved
 from qfuse.emit.expression import stored_tensors
 from qfuse.graph import (
     AccumForm,
@@ -22,6 +23,7 @@ from qfuse.graph import (
 from qfuse.matchers.linalg import Recognizer
 from qfuse.matchers.nodes import Node, Quantize
 from qfuse.registry import FusionRegistry
+from qfuse.report import Report
 
 
 class Analysis:
@@ -75,6 +77,16 @@ class Analysis:
         for decision in self.env.decisions.values():
             decision.form = decision.replacement = None
             decision.needs = ()
+
+    def count_bytes(self, report: Report, key: str) -> None:
+        """Notes in a report the bytes that each function moves as the module stands."""
+        totals: dict[str, int | None] = {}
+        for function, block in _blocks(self.bindings, self.root):
+            moved = bytes_moved(self.bindings, (op.operation for op in block.operations))
+            before = totals.get(function, 0)
+            totals[function] = None if before is None or moved is None else before + moved
+        for function, total in totals.items():
+            report.functions.setdefault(function, {"integer_macs": 0, "float_macs": 0})[key] = total
 
     def is_dead(self, value: Value) -> bool:
         """Whether nothing reads a value once the plan is carried out: all its users are replaced or dead."""

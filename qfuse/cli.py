@@ -96,7 +96,7 @@ def _read(bindings: Bindings, path: str, *, allow_unregistered: bool) -> Module:
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"workload": arguments.report is not None}
     for pair in arguments.option:
         name, equals, value = pair.partition("=")
         if not equals:

@@ -16,11 +16,13 @@ import networkx as nx
 
 from qfuse._mlir import Bindings, Builder, Value
 from qfuse.analysis import Analysis
+from qfuse.boundary import Boundary, build_results, expose, plan_boundaries
 from qfuse.cost.target import Options, Target
 from qfuse.emit.base import BuildContext
 from qfuse.erase import erase
 from qfuse.errors import InputError
 from qfuse.graph import AccumForm, Decision
+from qfuse.integer_only import name_float_operations
 from qfuse.registry import FusionRegistry
 from qfuse.report import Report, collect
 
@@ -76,7 +78,7 @@ def _installed() -> FusionRegistry:
 
 def _analyse(
     root: Any, target: str | Target, registry: FusionRegistry | None, options: dict[str, Any]
-) -> tuple[Analysis, Report]:
+) -> tuple[Analysis, list[Boundary], Report]:
     operation = getattr(root, "operation", root)
     bindings = Bindings.of(root)
     known = _installed() if registry is None else registry
@@ -87,7 +89,12 @@ def _analyse(
     analysis = Analysis(operation, bindings, usable, chosen, parsed)
     report = Report(chosen.name, list(known.problems))
     collect(report, analysis)
-    return analysis, report
+    if chosen.integer_only:
+        name_float_operations(report, analysis, operation)
+    boundaries = plan_boundaries(report, analysis, operation) if parsed.boundary == "drop" else []
+    if parsed.workload:
+        analysis.count_bytes(report, "bytes_before")
+    return analysis, boundaries, report
 
 
 def plan(module: Any, target: str | Target = "linalg", registry: FusionRegistry | None = None, **options: Any) -> Plan:
@@ -104,7 +111,7 @@ def plan(module: Any, target: str | Target = "linalg", registry: FusionRegistry 
         InputError: `module` is not an MLIR module.
     """
     with _without_collection():
-        analysis, report = _analyse(module, target, registry, options)
+        analysis, _, report = _analyse(module, target, registry, options)
     return Plan(analysis, report)
 
 
@@ -131,8 +138,11 @@ def fuse(
 
 
 def _fuse(module: Any, target: str | Target, registry: FusionRegistry | None, options: dict[str, Any]) -> Report:
-    analysis, report = _analyse(module, target, registry, options)
-    if not analysis.live:
+    analysis, boundaries, report = _analyse(module, target, registry, options)
+    counting = analysis.env.options.workload
+    if not analysis.live and not boundaries:
+        if counting:
+            analysis.count_bytes(report, "bytes_after")
         return report
     known = _installed() if registry is None else registry
     builder = Builder(analysis.bindings, analysis.root.context)
@@ -145,11 +155,15 @@ def _fuse(module: Any, target: str | Target, registry: FusionRegistry | None, op
     )
     try:
         replacements = _build(analysis, context)
+        results = build_results(boundaries, context)
         _verify(analysis, context)
     except BaseException:
         builder.undo()
         raise
-    _switch(analysis, replacements)
+    replacements, dead = expose(boundaries, results, replacements, builder)
+    _switch(analysis, replacements, dead)
+    if counting:
+        analysis.count_bytes(report, "bytes_after")
     analysis.forget()
     return report
 
@@ -201,7 +215,7 @@ def _same_type(old: Value, new: Value, decision: Decision) -> None:
         raise InputError(f"fusion {decision.fusion.id} built {new.type} in place of {old.type}")
 
 
-def _switch(analysis: Analysis, replacements: list[tuple[Value, Value]]) -> None:
+def _switch(analysis: Analysis, replacements: list[tuple[Value, Value]], dead: list[Value]) -> None:
     """Replaces uses, then erases what has no user left, last first."""
     final: dict[Value, Value] = dict(replacements)
     for old, new in replacements:
@@ -212,7 +226,7 @@ def _switch(analysis: Analysis, replacements: list[tuple[Value, Value]]) -> None
         n.result for n in analysis.nodes
         if isinstance(analysis.env.forms.get(n.result), AccumForm) and n.result not in analysis.floats
     ]  # fmt: skip
-    erase([old for old, _ in replacements] + absorbed, analysis.recognizer.reader)
+    erase([old for old, _ in replacements] + absorbed + dead, analysis.recognizer.reader)
 
 
 def as_pass(

@@ -37,6 +37,8 @@ class Report:
         missed: one entry an operation left in float: `op`, `location`, `function`, `reason`, `hint`.
         already_integer: contractions that were integer before: `op`, `location`, `function`, `macs`.
         summary: counts; see `docs/diagnostics.md`.
+        functions: the same for each function: `integer_macs`, `float_macs`, and with the option `workload`
+            `bytes_before` and `bytes_after`.
     """
 
     target: str
@@ -45,6 +47,7 @@ class Report:
     missed: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     already_integer: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     summary: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
+    functions: dict[str, dict[str, int | None]] = field(default_factory=dict[str, "dict[str, int | None]"])
     quantization_found: bool = True
 
     def to_json(self) -> dict[str, Any]:
@@ -53,6 +56,7 @@ class Report:
             "version": VERSION,
             "target": self.target,
             "summary": dict(self.summary),
+            "functions": {name: dict(facts) for name, facts in self.functions.items()},
             "applied": [dict(e) for e in self.applied],
             "missed": [dict(e) for e in self.missed],
             "already_integer": [dict(e) for e in self.already_integer],
@@ -88,6 +92,7 @@ class Report:
         )
         if s["quantized_macs"]:
             lines.append(f"multiply-accumulates in integers: {s['integer_macs']} of {s['quantized_macs']}")
+        lines += [_function_line(name, facts) for name, facts in self.functions.items() if "bytes_before" in facts]
         if self.applied:
             lines.append(f"applied ({len(self.applied)}):")
             for e in self.applied:
@@ -106,6 +111,12 @@ class Report:
 
     def __str__(self) -> str:
         return self.text()
+
+
+def _function_line(name: str, facts: Mapping[str, int | None]) -> str:
+    shown = {k: "unknown" if v is None else v for k, v in facts.items()}
+    macs_text = f"{shown.get('integer_macs', 0)} integer and {shown.get('float_macs', 0)} float multiply-accumulates"
+    return f"function {name}: {macs_text}; bytes moved: {shown['bytes_before']}, after {shown.get('bytes_after', '-')}"
 
 
 def _facts(entry: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
@@ -194,6 +205,7 @@ def collect(report: Report, found: Findings) -> None:
             report.missed.append({**place, "reason": reason.reason, "hint": reason.hint})
     _results(report, env, live, floats)
     done = [n for n, integer in counted if integer]
+    report.functions = _macs_by_function(nodes, {id(n) for n in done}, functions)
     every = [macs(n) for n, _ in counted if isinstance(n, Contraction)]
     some = [macs(n) for n in done if isinstance(n, Contraction)]
     report.summary = {
@@ -203,6 +215,21 @@ def collect(report: Report, found: Findings) -> None:
         "quantized_macs": None if None in every else sum(m or 0 for m in every),
         "integer_macs": None if None in some else sum(m or 0 for m in some),
     }
+
+
+def _macs_by_function(
+    nodes: Sequence[Node], integer: set[int], functions: Mapping[Value, str]
+) -> dict[str, dict[str, int | None]]:
+    """Multiply-accumulates of every contraction and convolution, also those that were never quantized."""
+    found: dict[str, dict[str, int | None]] = {}
+    for node in nodes:
+        if not isinstance(node, Contraction):
+            continue
+        facts = found.setdefault(functions[node.result], {"integer_macs": 0, "float_macs": 0})
+        kind = "integer_macs" if id(node) in integer else "float_macs"
+        before, more = facts[kind], macs(node)
+        facts[kind] = None if before is None or more is None else before + more
+    return found
 
 
 def _results(report: Report, env: Environment, live: Sequence[Decision], floats: Mapping[Value, AccumForm]) -> None:

@@ -91,6 +91,8 @@ class Options:
             operation) or `power-of-two` (a shift).
         scaling: rounding of the last two: `single` or `double` (TOSA RESCALE), `gemmlowp`, or `half-even`.
         boundary: `keep`, or `drop` the quantize of function arguments and the dequantize of function results.
+        lookup16: whether functions of a 16-bit value become tables too, with straight lines between 513 points.
+        workload: whether the report counts the bytes that each function moves, before and after.
         max_reduction: upper bound on dynamic reduction sizes; None when no bound is known.
         fusions: ids of the only fusions to use; None for all that the target allows.
         disable: ids of fusions not to use.
@@ -102,6 +104,8 @@ class Options:
     epilogue: str = "float"
     scaling: str = "single"
     boundary: str = "keep"
+    lookup16: bool = False
+    workload: bool = False
     max_reduction: int | None = None
     fusions: tuple[str, ...] | None = None
     disable: tuple[str, ...] = ()
@@ -134,6 +138,8 @@ def _parse(name: str, value: Any) -> Any:
     if name in ("fusions", "disable"):
         parts = value.split(",") if isinstance(value, str) else value
         return None if parts is None else tuple(p.strip() for p in parts if p.strip())
+    if name in ("lookup16", "workload"):
+        return _boolean(name, value)
     if name != "max_reduction" or value is None:
         return value
     try:
@@ -143,6 +149,13 @@ def _parse(name: str, value: Any) -> Any:
     if number <= 0:
         raise UsageError(f"option max_reduction takes a positive integer, got {value!r}")
     return number
+
+
+def _boolean(name: str, value: Any) -> bool:
+    found = {"true": True, "false": False}.get(str(value).lower())
+    if found is None:
+        raise UsageError(f"option {name} takes true or false, got {value!r}")
+    return found
 
 
 def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
