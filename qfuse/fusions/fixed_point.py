@@ -17,7 +17,7 @@ from qfuse.emit.fixed_epilogue import FixedScale, PlannedFixedRequantize, Planne
 from qfuse.emit.spec import PlannedContraction
 from qfuse.fixed_point import Multiplier, fits, greatest_scale, is_power_of_two, tie_distance
 from qfuse.graph import AccumForm, Array, Environment, Refusal, Step, StepOperand, StoredForm
-from qfuse.indexing import compose, is_identity
+from qfuse.indexing import Extents, Index, compose, dims_of_index, is_identity
 from qfuse.matchers.scalar import gather
 from qfuse.qparams import Param, QuantParams, broadcast_to_dims
 
@@ -114,14 +114,15 @@ def plan_requantize(form: AccumForm, params: QuantParams, env: Environment) -> F
         refusal = _follow(line, step, planned, env)
         if refusal is not None:
             return refusal
-    return _finish(line, planned.bound, params, len(planned.out_loops), env)
+    extents = out_extents(planned.extents, planned.out_loops)
+    return _finish(line, planned.bound, params, extents, env)
 
 
 def plan_rescale(form: StoredForm, params: QuantParams, env: Environment) -> FixedPlan | Refusal:
     """Stored integers that are quantized with other parameters."""
     rank = len(params.extents)
-    scale = _constant_param("scale of the input", form.params.scale, rank)
-    zero = _constant_param("zero point of the input", form.params.zero_point, rank)
+    scale = _constant_param("scale of the input", form.params.scale, params.extents)
+    zero = _constant_param("zero point of the input", form.params.zero_point, params.extents)
     for found in (scale, zero):
         if isinstance(found, Refusal):
             return found
@@ -133,7 +134,7 @@ def plan_rescale(form: StoredForm, params: QuantParams, env: Environment) -> Fix
         slope, nothing, nothing - np.inf, nothing + np.inf, whole, nothing, nothing, not is_power_of_two(slope)
     )
     largest = max(abs(form.low), abs(form.high))
-    return _finish(line, largest, params, rank, env)
+    return _finish(line, largest, params, params.extents, env)
 
 
 def _start(planned: PlannedContraction, env: Environment) -> _Line | Refusal:
@@ -144,7 +145,7 @@ def _start(planned: PlannedContraction, env: Environment) -> _Line | Refusal:
     for role, side in (("lhs", planned.lhs), ("rhs", planned.rhs)):
         param = side.params.scale
         moved = Param(compose(param.index, to_dims, extents), param.data, param.value, param.element, param.signed)
-        found = _constant_param(f"scale of {role}", moved, rank)
+        found = _constant_param(f"scale of {role}", moved, extents)
         if isinstance(found, Refusal):
             return found
         scales.append(found.astype(np.float64))
@@ -161,25 +162,37 @@ def _start(planned: PlannedContraction, env: Environment) -> _Line | Refusal:
     return _Line(scales[0] * scales[1], nothing, nothing - np.inf, nothing + np.inf, whole, nothing, nothing, rounded)
 
 
-def _constant_param(what: str, param: Param, rank: int) -> Array | Refusal:
-    """A constant parameter over `rank` dimensions."""
+def _constant_param(what: str, param: Param, extents: Extents) -> Array | Refusal:
+    """A constant parameter over dimensions of these extents."""
     if param.data is None or not param.data.size:
         return Refusal(f"the {what} is known only at run time", "use epilogue=float, or quantize statically")
-    found = broadcast_to_dims(param, list(range(rank)))
+    found = _over_dims(param.data, param.index, extents)
     if found is None:
-        return Refusal(f"the {what} varies in blocks, which fixed point takes per tensor and per axis only")
+        return Refusal(f"the {what} varies along dynamic extents in blocks, which fixed point does not take")
     return found
+
+
+def _over_dims(array: Array, index: Index, extents: Extents) -> Array | None:
+    """A constant read at `index`, over the dimensions: extent 1 where it does not vary. None for dynamic gathers."""
+    aligned = broadcast_to_dims(Param(index, array), list(range(len(extents))))
+    if aligned is not None:
+        return aligned
+    used = dims_of_index(index)
+    if any(extents[d] is None for d in used):
+        return None
+    return gather(array, index, [(extents[d] or 0) if d in used else 1 for d in range(len(extents))])
 
 
 def _follow(line: _Line, step: Step, planned: PlannedContraction, env: Environment) -> Refusal | None:
     """Takes one float step into a line."""
     rank = len(planned.out_loops)
+    extents = out_extents(planned.extents, planned.out_loops)
     if step.operand is None:
         line.multiply(np.full((1,) * rank, -1.0))
         return None
-    if step.kind in ("add", "sub") and _take_integers(line, step, rank, env):
+    if step.kind in ("add", "sub") and _take_integers(line, step, extents, env):
         return None
-    number = _constant_over(step.operand, rank, env)
+    number = _constant_over(step.operand, extents, env)
     if number is None:
         return Refusal(
             f"the epilogue has {_SHOWN[step.kind]} a float tensor that is known only at run time",
@@ -209,17 +222,17 @@ _SHOWN = {
 }  # fmt: skip
 
 
-def _constant_over(operand: StepOperand, rank: int, env: Environment) -> Array | None:
+def _constant_over(operand: StepOperand, extents: Extents, env: Environment) -> Array | None:
     """Constant values of a step's operand in f64 over the dimensions, or None."""
     if operand.number is not None:
-        return np.full((1,) * rank, operand.number, np.float64)
+        return np.full((1,) * len(extents), operand.number, np.float64)
     array = None if operand.value is None else env.reader.constants.read(operand.value)
     if array is None:
         stored = _stored_constant(operand, env)
         if stored is None:
             return None
         array = stored[0] * stored[1]
-    return broadcast_to_dims(Param(operand.index, array.astype(np.float64)), list(range(rank)))
+    return _over_dims(array.astype(np.float64), operand.index, extents)
 
 
 def _stored_constant(operand: StepOperand, env: Environment) -> tuple[Array, Array] | None:
@@ -238,15 +251,14 @@ def _stored_constant(operand: StepOperand, env: Environment) -> tuple[Array, Arr
     return shifted, gather(scale.data.astype(np.float64), scale.index, sizes)
 
 
-def _take_integers(line: _Line, step: Step, rank: int, env: Environment) -> bool:
+def _take_integers(line: _Line, step: Step, extents: Extents, env: Environment) -> bool:
     """Takes a dequantized constant that is at the accumulators' scale as the integers that it is."""
     operand = step.operand
     stored = None if operand is None else _stored_constant(operand, env)
     if operand is None or stored is None:
         return False
-    dims = list(range(rank))
-    whole = broadcast_to_dims(Param(operand.index, stored[0]), dims)
-    scale = broadcast_to_dims(Param(operand.index, np.broadcast_to(stored[1], stored[0].shape)), dims)
+    whole = _over_dims(stored[0], operand.index, extents)
+    scale = _over_dims(np.broadcast_to(stored[1], stored[0].shape), operand.index, extents)
     if whole is None or scale is None or not (line.slope > 0).all():
         return False
     apart = np.abs(scale - line.slope) / line.slope
@@ -259,18 +271,18 @@ def _take_integers(line: _Line, step: Step, rank: int, env: Environment) -> bool
     return True
 
 
-def _finish(line: _Line, largest: int, params: QuantParams, rank: int, env: Environment) -> FixedPlan | Refusal:
+def _finish(line: _Line, largest: int, params: QuantParams, extents: Extents, env: Environment) -> FixedPlan | Refusal:
     """Ends a line by a quantize: multiplier, integer bias, clamp bounds and error bound.
 
     Args:
         line: what is quantized.
         largest: greatest magnitude of the integers before `line.whole` is added.
         params: of the output.
-        rank: dimensions of the arrays.
+        extents: of what the arrays are over.
         env: options.
     """
-    scale = _constant_param("scale of the result", params.scale, rank)
-    zero = _constant_param("zero point of the result", params.zero_point, rank)
+    scale = _constant_param("scale of the result", params.scale, extents)
+    zero = _constant_param("zero point of the result", params.zero_point, extents)
     if isinstance(scale, Refusal):
         return scale
     if isinstance(zero, Refusal):
