@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from qfuse._mlir import Body, Value
 from qfuse.emit.base import BuildContext
 from qfuse.emit.expression import Inputs, resolved, write
@@ -35,6 +37,31 @@ class PlannedElementwise:
     moves: tuple[Layout, ...] = ()
 
 
+@dataclass(frozen=True)
+class Between:
+    """Straight lines between the points of a table.
+
+    Attributes:
+        low: the integer of the first point.
+        signed: whether stored integers are sign-extended.
+        spacing: log2 of how many integers there are to the next point.
+        fraction: bits of the entries below a step of the result.
+    """
+
+    low: int
+    signed: bool
+    spacing: int
+    fraction: int
+
+    def apply(self, table: Array, values: Array) -> Array:
+        """Results before the clamp, as the operation computes them."""
+        offset = values.astype(np.int64) - self.low
+        place, part = offset >> self.spacing, offset & ((1 << self.spacing) - 1)
+        first, second = table.astype(np.int64)[place], table.astype(np.int64)[place + 1]
+        shift = self.spacing + self.fraction
+        return ((first << self.spacing) + (second - first) * part + (1 << (shift - 1))) >> shift
+
+
 @dataclass(eq=False)
 class PlannedLookup:
     """A function of one stored integer as a table.
@@ -45,6 +72,7 @@ class PlannedLookup:
         table: results by the bits of the stored integer, read as unsigned.
         extents: of the operation to build.
         moves: layout operations that follow on the integers.
+        between: how to read between the points of a table that has fewer than one for each integer, or None.
     """
 
     node: Quantize
@@ -52,6 +80,7 @@ class PlannedLookup:
     table: Array
     extents: Extents
     moves: tuple[Layout, ...] = ()
+    between: Between | None = None
 
 
 @dataclass(eq=False)
@@ -122,10 +151,35 @@ def lookup(planned: PlannedLookup, context: BuildContext) -> Value:
     inputs = Inputs([stored], len(planned.extents))
 
     def body(inner: Body, args: Sequence[Value]) -> Value:
+        if planned.between is not None:
+            return _interpolated(inner, args[0], planned, planned.between, table)
         place = inner.op("arith.index_castui", "index", args[0])
         return inner.op("tensor.extract", element, table, place)
 
     return _generic(planned, inputs, context, body)
+
+
+def _interpolated(inner: Body, stored: Value, planned: PlannedLookup, between: Between, table: Value) -> Value:
+    """`Between.apply` in a body, and the clamp."""
+
+    def op(name: str, *operands: Value) -> Value:
+        return inner.op(f"arith.{name}", "i32", *operands)
+
+    def number(value: int) -> Value:
+        return inner.constant(f"{value} : i32")
+
+    params = planned.node.params
+    spacing, shift = number(between.spacing), between.spacing + between.fraction
+    offset = op("subi", op("extsi" if between.signed else "extui", stored), number(between.low))
+    place, part = op("shrui", offset, spacing), op("andi", offset, number((1 << between.spacing) - 1))
+    ends = [
+        inner.op("tensor.extract", "i32", table, inner.op("arith.index_castui", "index", p))
+        for p in (place, op("addi", place, number(1)))
+    ]
+    line = op("addi", op("shli", ends[0], spacing), op("muli", op("subi", ends[1], ends[0]), part))
+    x = op("shrsi", op("addi", line, number(1 << (shift - 1))), number(shift))
+    x = op("minsi", op("maxsi", x, number(params.quant_min)), number(params.quant_max))
+    return x if params.storage.bits == 32 else inner.op("arith.trunci", params.storage.mlir, x)
 
 
 def _generic(planned: PlannedElementwise | PlannedLookup, inputs: Inputs, context: BuildContext, body: Any) -> Value:

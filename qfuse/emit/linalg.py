@@ -421,14 +421,8 @@ class LinalgEmitter(FixedEpilogues):
                 add(_key(operand), self.builder.dense_constant(array), operand.index)
             elif self.builder.bindings.is_ranked_tensor(operand.value.type):
                 add(_key(operand), operand.value, operand.index)
-        for step in epilogue.steps:
-            o = step.operand
-            if o is not None and o.scalar is not None:
-                read = Inputs([o.scalar], epilogue.rank)
-                for value, index in zip(read.values, read.indices, strict=True):
-                    add((value, index), value, index)
-            elif o is not None and o.value is not None and self.builder.bindings.is_ranked_tensor(o.value.type):
-                add((o.value, o.index), o.value, o.index)
+        for value, index in self._read_by_steps(epilogue):
+            add((value, index), value, index)
 
         def load(inner: Body, args: Sequence[Value], operand: Operand, want: str) -> Value:
             if operand.number is not None:
@@ -439,6 +433,18 @@ class LinalgEmitter(FixedEpilogues):
             return self.convert(inner, value, element, want, operand.signed)
 
         return values, maps, load
+
+    def _read_by_steps(self, epilogue: Epilogue) -> list[tuple[Value, Index]]:
+        """Tensors that the steps of an epilogue read, and where."""
+        found: list[tuple[Value, Index]] = []
+        for step in epilogue.steps:
+            o = step.operand
+            if o is not None and o.scalar is not None:
+                read = Inputs([o.scalar], epilogue.rank)
+                found += zip(read.values, read.indices, strict=True)
+            elif o is not None and o.value is not None and self.builder.bindings.is_ranked_tensor(o.value.type):
+                found.append((o.value, o.index))
+        return found
 
     def _scaled(
         self,

@@ -10,7 +10,9 @@ arithmetic as it is written, else it is rescaled in integers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from qfuse._mlir import Value
 from qfuse.emit.elementwise import PlannedElementwise
 from qfuse.emit.expression import nodes, rebuilt, stored_tensors
 from qfuse.fusions.base import Fusion
@@ -105,11 +107,11 @@ class FuseConcat(Fusion):
         decision.replacement = Made(decision)
         return decision
 
-    def build(self, decision: Decision, context: object) -> object:
+    def build(self, decision: Decision, context: Any) -> Any:
         """The branches and their concat, by the target's emitter."""
         planned: PlannedConcat = decision.payload
-        emitter = context.emitter  # type: ignore[attr-defined]
-        values = [emitter.elementwise(branch, context) for branch in planned.branches]
+        emitter = context.emitter
+        values: list[Value] = [emitter.elementwise(branch, context) for branch in planned.branches]
         return emitter.move(planned.layout, values, planned.element, None)
 
 
@@ -126,13 +128,13 @@ def _concat(node: Quantize, env: Environment) -> Layout | None:
 def _branches(node: Quantize, layout: Layout, env: Environment) -> list[Traced | None]:
     """The quantize applied to each branch, back to stored integers."""
     scalar = spelled(node, env)
-    found: list[Traced | None] = []
-    for source in layout.sources:
-        extents = env.bindings.extents(source.type)
-        leaf = Scalar("elem", node.input.type, payload=(source, identity(len(extents))))
-        wanted = node.input.payload
-        # Every other leaf is a parameter; these do not vary along the concatenated dimension.
-        moved = rebuilt(scalar, lambda s, new=leaf: new if s.op == "elem" and s.payload == wanted else s)
-        is_there = any(n is leaf for n in nodes(moved))
-        found.append(trace_back(moved, extents, env) if is_there else None)
-    return found
+    return [_branch(node, scalar, source, env) for source in layout.sources]
+
+
+def _branch(node: Quantize, scalar: Scalar, source: Value, env: Environment) -> Traced | None:
+    extents = env.bindings.extents(source.type)
+    wanted = node.input.payload
+    leaf = Scalar("elem", node.input.type, payload=(source, identity(len(extents))))
+    # Every other leaf is a parameter; these do not vary along the concatenated dimension.
+    moved = rebuilt(scalar, lambda s: leaf if s.op == "elem" and s.payload == wanted else s)
+    return trace_back(moved, extents, env) if any(n is leaf for n in nodes(moved)) else None

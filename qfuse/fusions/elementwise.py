@@ -108,11 +108,11 @@ class FuseElementwise(Fusion):
         plan = plan_fixed(input_of(root.traced.scalar), params, root.extents, env, root.traced.forms)
         if isinstance(plan, Refusal):
             return plan
-        decision = Decision(
-            self, root.node, f"within-{plan.steps}-lsb" if plan.steps else "bit-exact", needs=stored_tensors(plan.scalar),
-            payload=PlannedElementwise(root.node, plan.scalar, root.extents, root.moves),
-            detail={**facts(root), "tie_distance": plan.distance, "scaling": env.options.scaling, "guard": plan.guard},
-        )  # fmt: skip
+        exactness = f"within-{plan.steps}-lsb" if plan.steps else "bit-exact"
+        payload = PlannedElementwise(root.node, plan.scalar, root.extents, root.moves)
+        decision = Decision(self, root.node, exactness, needs=stored_tensors(plan.scalar), payload=payload)
+        bound = {"tie_distance": plan.distance, "scaling": env.options.scaling, "guard_bits": plan.guard}
+        decision.detail = {**facts(root), **bound}
         decision.replacement = Made(decision)
         return decision
 

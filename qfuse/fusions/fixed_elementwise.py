@@ -28,6 +28,7 @@ _GUARD = (20, 4)
 #: Relative error of scales that were multiplied and divided in f64.
 _ROUNDED = 2.0**-48
 I64 = "i64"
+_BEYOND = "an intermediate value exceeds i32 at the step of the result"
 
 
 class NotIntegerError(Exception):
@@ -76,7 +77,8 @@ def plan_fixed(
     zero = _over(params.zero_point, extents)
     if scale is None or zero is None:
         return Refusal("an elementwise operation in integers needs constant parameters of the result")
-    step, refusal = scale.astype(np.float64), None
+    step = scale.astype(np.float64)
+    reason = _BEYOND
     magnitude = max(_greatest(f) for f in forms) / float(step.min())
     for guard in range(_GUARD[0], _GUARD[1] - 1, -1):
         if magnitude * 2.0**guard >= _LIMIT:
@@ -84,12 +86,10 @@ def plan_fixed(
         try:
             return _Planner(step, extents, env, guard).result(source, params, zero)
         except NotIntegerError as error:
-            refusal = str(error)
-        if refusal is not None and not refusal.startswith("an intermediate"):
+            reason = str(error)
+        if reason != _BEYOND:
             break
-    if refusal is None:
-        refusal = "an intermediate value exceeds i32 at the step of the result"
-    return _refusal(refusal)
+    return _refusal(reason)
 
 
 def _refusal(reason: str) -> Refusal:
@@ -220,7 +220,8 @@ class _Planner:
             return -a
         return replace(a, integer=Scalar("subi", I64, (_number(0), a.integer)))
 
-    def _absolute(self, a: Term) -> Term:
+    def _absolute(self, a: Term | Array) -> Term:
+        assert isinstance(a, Term)
         negated = self._negate(a)
         assert isinstance(negated, Term)
         return replace(a, integer=Scalar("maxsi", I64, (a.integer, negated.integer)))
@@ -335,7 +336,7 @@ class _Planner:
 
     def _checked(self, term: Term) -> Term:
         if term.bound >= _LIMIT:
-            raise NotIntegerError("an intermediate value exceeds i32 at the step of the result")
+            raise NotIntegerError(_BEYOND)
         return term
 
     def constant(self, array: Array) -> Scalar:

@@ -15,26 +15,28 @@ Needs one set of constant parameters for the tensor and at most 8 bits. With `lo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from qfuse.emit.elementwise import PlannedLookup
+from qfuse.emit.elementwise import Between, PlannedLookup
 from qfuse.emit.expression import nodes, rebuilt
 from qfuse.fusions.base import Fusion
-from qfuse.fusions.elementwise import Root, facts, find_root, refuse_common
+from qfuse.fusions.elementwise import Root, facts, find_root, input_of, refuse_common
 from qfuse.graph import Array, Decision, Environment, Made, Refusal, StoredForm
 from qfuse.matchers.functions import LIBRARY
 from qfuse.matchers.nodes import Node, Quantize
 from qfuse.matchers.scalar import Scalar
-from qfuse.qparams import StorageType
 
-_DTYPES: Mapping[int, type[np.signedinteger[np.typing.NBitBase]]] = {8: np.int8, 16: np.int16, 32: np.int32}
+_DTYPES: Mapping[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32}
 
 
 class FuseLookup(Fusion):
     """Any chain of float operations of one dequantized input, between its dequantize and a quantize."""
 
     id = "qfuse.lookup"
+    nodes = (Quantize,)
     counted = True
     doc = "functions of one dequantized tensor (sigmoid, tanh, gelu, silu, exp, ...) become tables"
 
@@ -55,17 +57,16 @@ class FuseLookup(Fusion):
         form = root.traced.forms[0]
         refusal = refuse_common(root, env)
         if refusal is None:
-            refusal = _refused(root, form)
+            refusal = _refused(root, form, env)
         if refusal is not None:
             return refusal
-        table = _table(root, form.params.storage, env)
+        table = _points(root, env) if form.params.storage.bits > 8 else _table(root, env)
         if table is None:
             return Refusal("the function cannot be evaluated: an operation in it is not known")
-        values, steps, functions = table
-        decision = Decision(
-            self, node, "bit-exact" if not functions else f"within-{max(steps, 1)}-lsb", needs=(form.q,),
-            payload=PlannedLookup(node, stored, values, root.extents, root.moves), detail=_facts(root, functions),
-        )  # fmt: skip
+        exact = not table.functions and table.between is None
+        payload = PlannedLookup(node, stored, table.values, root.extents, root.moves, table.between)
+        exactness = "bit-exact" if exact else f"within-{max(table.steps, 1)}-lsb"
+        decision = Decision(self, node, exactness, needs=(form.q,), payload=payload, detail=_facts(root, table))
         decision.replacement = Made(decision)
         return decision
 
@@ -111,7 +112,7 @@ def _holds_stored(scalar: Scalar) -> bool:
     return any(n.op == "stored" for n in nodes(scalar))
 
 
-def _refused(root: Root, form: StoredForm) -> Refusal | None:
+def _refused(root: Root, form: StoredForm, env: Environment) -> Refusal | None:
     for what, params in (("input", form.params), ("result", root.node.params)):
         if not params.scale.is_constant or not params.zero_point.is_constant:
             return Refusal(f"a lookup table needs constant parameters, those of the {what} are known at run time only")
@@ -120,47 +121,108 @@ def _refused(root: Root, form: StoredForm) -> Refusal | None:
                 f"a lookup table needs one set of parameters, the {what} is {params.granularity}",
                 "quantize per tensor",
             )
-    if form.params.storage.bits > 8:
-        return Refusal(f"a lookup table takes at most 8 bits, the input has {form.params.storage.bits}")
+    bits, out = form.params.storage.bits, root.node.params.storage.bits
+    if bits > 8 and not (env.options.lookup16 and bits <= 16):
+        return Refusal(
+            f"a lookup table takes at most 8 bits, the input has {bits}", "16 bits are taken with lookup16=true"
+        )
+    if bits > 8 and out > 16:
+        return Refusal(f"a lookup table between points gives at most 16 bits, the result has {out}")
     return None
 
 
 # -- the table ---------------------------------------------------------------------------------------------------
 
 
-def _table(root: Root, storage: StorageType, env: Environment) -> tuple[Array, int, tuple[str, ...]] | None:
-    """Results by the bits of the stored integer; how far from the reference they are; functions that libraries differ in."""
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """What is looked up.
+
+    Attributes:
+        values: entries, by the bits of the stored integer; or the points that `between` reads.
+        steps: greatest distance from the reference.
+        functions: names of the operations that libraries differ in.
+        between: see `PlannedLookup`.
+    """
+
+    values: Array
+    steps: int
+    functions: tuple[str, ...]
+    between: Between | None = None
+
+
+def _table(root: Root, env: Environment) -> _Table | None:
+    """A result for each integer that can be stored, as the arithmetic of the IR gives it."""
+    form = root.traced.forms[0]
+    storage = form.params.storage
     raw = np.arange(1 << storage.bits)
     held = np.where(raw >= 1 << (storage.bits - 1), raw - (1 << storage.bits), raw).astype(np.int8)
-    functions = tuple(dict.fromkeys(n.op for n in nodes(root.traced.scalar) if n.op in LIBRARY))
-    written = _evaluated(root, root.traced.scalar, held, env)
-    precise = _evaluated(root, _in_f64(root.traced.scalar), held, env)
+    written, precise = (_evaluated(root, s, held, env) for s in (root.traced.scalar, _in_f64(root.traced.scalar)))
     if written is None or precise is None:
         return None
     values = raw if not storage.signed else held
-    form = root.traced.forms[0]
     occurring = (values >= form.low) & (values <= form.high)
     steps = int(np.abs(written - precise)[occurring].max(initial=0))
-    bits = root.node.params.storage.bits
-    return written.astype(np.uint64).astype(f"uint{_width(bits)}").view(_DTYPES[_width(bits)]), steps, functions
+    width = next(w for w in _DTYPES if root.node.params.storage.bits <= w)
+    return _Table(written.astype(_DTYPES[width]), steps, _functions(root))
 
 
-def _width(bits: int) -> int:
-    return next(w for w in _DTYPES if bits <= w)
+def _points(root: Root, env: Environment) -> _Table | None:
+    """513 points of a function of 16 bits, finer than a step of the result."""
+    form, params = root.traced.forms[0], root.node.params
+    storage = form.params.storage
+    every = np.arange(storage.min, storage.max + 1)
+    held = every.astype(np.int16 if storage.bits == 16 or storage.signed else np.int32)
+    precise = _in_f64(root.traced.scalar)
+    reference = _evaluated(root, precise, held, env)
+    real = _real(root, precise, held, env)
+    if reference is None or real is None:
+        return None
+    spacing = storage.bits - 9
+    fraction = 8 if params.storage.bits <= 8 else 4
+    # A line ends where the next integer would be: the last one is continued to there.
+    last = real[-1] + (real[-1] - real[-2])
+    points = np.append(real[:: 1 << spacing], last)
+    points = np.clip(points, params.quant_min - 1, params.quant_max + 1)
+    table = np.rint(points * 2.0**fraction).astype(np.int32)
+    between = Between(storage.min, storage.signed, spacing, fraction)
+    found = np.clip(between.apply(table, every), params.quant_min, params.quant_max)
+    occurring = (every >= form.low) & (every <= form.high)
+    steps = int(np.abs(found - reference)[occurring].max(initial=0))
+    return _Table(table, steps, _functions(root), between)
 
 
-def _evaluated(root: Root, scalar: Scalar, held: Array, env: Environment) -> Array | None:
-    """The stored result for each stored input, as int64; NaN gives the lower bound."""
+def _functions(root: Root) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(n.op for n in nodes(root.traced.scalar) if n.op in LIBRARY))
+
+
+def _with_input(scalar: Scalar, held: Array) -> Scalar:
+    """An expression with the stored integers in place of its input."""
 
     def replace(leaf: Scalar) -> Scalar:
         return Scalar("const", leaf.type, payload=held) if leaf.op == "stored" else leaf
 
-    real = env.reader.evaluate(rebuilt(scalar, replace).args[0], held.shape)
+    return rebuilt(scalar, replace)
+
+
+def _evaluated(root: Root, scalar: Scalar, held: Array, env: Environment) -> Array | None:
+    """The stored result for each stored input, as int64; NaN gives the lower bound."""
+    real = env.reader.evaluate(_with_input(scalar, held).args[0], held.shape)
     if real is None:
         return None
     params = root.node.params
     whole = np.where(np.isnan(real), params.quant_min, np.broadcast_to(real, held.shape).astype(np.float64))
     return np.clip(whole, params.quant_min, params.quant_max).astype(np.int64)
+
+
+def _real(root: Root, scalar: Scalar, held: Array, env: Environment) -> Array | None:
+    """The result in steps, with its zero point, before it is rounded; NaN gives the lower bound."""
+    params = root.node.params
+    real = env.reader.evaluate(_with_input(input_of(scalar), held), held.shape)
+    if real is None or params.scale.scalar is None or params.zero_point.scalar is None:
+        return None
+    steps = np.broadcast_to(real, held.shape).astype(np.float64) / params.scale.scalar + params.zero_point.scalar
+    return np.clip(np.where(np.isnan(steps), params.quant_min, steps), -(2.0**20), 2.0**20)
 
 
 def _in_f64(scalar: Scalar) -> Scalar:
@@ -179,9 +241,8 @@ def _in_f64(scalar: Scalar) -> Scalar:
     return known[id(scalar)]
 
 
-def _facts(root: Root, functions: tuple[str, ...]) -> dict[str, object]:
-    shown: dict[str, object] = dict(facts(root))
-    shown["entries"] = 1 << root.traced.forms[0].params.storage.bits
-    if functions:
-        shown["reason"] = f"{', '.join(functions)}: to the nearest number here, the target's library may differ"
+def _facts(root: Root, table: _Table) -> dict[str, object]:
+    shown: dict[str, object] = {**facts(root), "entries": table.values.size}
+    if table.functions:
+        shown["reason"] = f"{', '.join(table.functions)}: the nearest number here, the target's library may differ"
     return shown

@@ -56,7 +56,7 @@ class Function:
         element: str = "f32",
         shape: Sequence[int | None] | None = None,
     ) -> str:
-        """A generic; inputs are (value, shape, element, map results), called %a, %b, ... in the body, which yields %y."""
+        """A generic; inputs are (value, shape, element, map results), %a, %b, ... in the body, which yields %y."""
         shape = self.shape if shape is None else tuple(shape)
         dims = ", ".join(f"d{i}" for i in range(len(shape)))
         maps = [f"affine_map<({dims}) -> ({m})>" for *_, m in inputs] + [f"affine_map<({dims}) -> ({dims})>"]

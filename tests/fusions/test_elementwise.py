@@ -205,7 +205,7 @@ def test_fires(make: Callable[[], Function]) -> None:
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, dict[str, list[list[Any]]]]:
-    functions = [make() for make in FIRES if make is not half]
+    functions = [make() for make in FIRES]
     found = {"unfused": run({f.name: parse(f) for f in functions}, functions)}
     for target, options in VARIANTS:
         texts = {f.name: fused(f, target, **options)[0] for f in functions}
@@ -214,7 +214,7 @@ def results() -> dict[str, dict[str, list[list[Any]]]]:
 
 
 @pytest.mark.parametrize("variant", [str(options) for _, options in VARIANTS])
-@pytest.mark.parametrize("name", [make.__name__ for make in FIRES if make is not half])
+@pytest.mark.parametrize("name", [make.__name__ for make in FIRES])
 def test_same_integers_as_unfused(name: str, variant: str, results: dict[str, Any]) -> None:
     for before, after in zip(results["unfused"][name], results[variant][name], strict=True):
         for a, b in zip(before, after, strict=True):
