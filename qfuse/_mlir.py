@@ -574,15 +574,16 @@ class Body:
         """A body builder at `point`; constants are created in the body itself."""
         self._builder = builder
         self._point = point
+        self._create = builder.ir.Operation.create
 
     def create(
         self, name: str, results: Sequence[Type], operands: Sequence[Value], attributes: Any = None
     ) -> Operation:
         """Creates an operation by its name (not remembered: it dies with its parent)."""
-        return self._builder.ir.Operation.create(
+        return self._create(
             name,
-            results=list(results),
-            operands=list(operands),
+            results=results if type(results) is list else list(results),
+            operands=operands if type(operands) is list else list(operands),
             attributes=attributes,
             loc=self._builder.location,
             ip=self._point,

@@ -94,8 +94,16 @@ class Param:
             return None
         if data.ndim == 0:
             return data.item()
-        first = data.reshape(-1)[0]
-        return first.item() if data.size == 1 or bool((data == first).all()) else None
+        first = data.flat[0]
+        return first.item() if first == data.flat[-1] and bool((data == first).all()) else None
+
+    @cached_property
+    def span(self) -> tuple[float, float] | None:
+        """Least and greatest constant value; None where there are none, NaN where one is NaN."""
+        data = self.data
+        if data is None or not data.size:
+            return None
+        return (data.item(), data.item()) if data.ndim == 0 else (data.min().item(), data.max().item())
 
     @cached_property
     def is_zero(self) -> bool:

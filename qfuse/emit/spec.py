@@ -36,10 +36,10 @@ class Side:
     def extremes(self) -> tuple[int, int]:
         """Least and greatest `q - zero_point`."""
         low, high = self.form.low, self.form.high
-        zero = self.params.zero_point.data
-        if zero is None:
+        zero = self.params.zero_point
+        if zero.data is None:
             return low - high, high - low
-        return (low, high) if not zero.size else (low - int(zero.max()), high - int(zero.min()))
+        return (low, high) if zero.span is None else (low - int(zero.span[1]), high - int(zero.span[0]))
 
 
 @dataclass(eq=False)

@@ -241,15 +241,11 @@ def _tie_distance(form: AccumForm, params: QuantParams, env: Environment) -> flo
     planned: PlannedContraction = form.decision.payload
     if form.element == "f64":
         return 0.0
-    factors = [planned.lhs.params.scale.data, planned.rhs.params.scale.data]
-    out = params.scale.data
-    if out is None or not out.size or any(s is None or not s.size for s in factors):
+    lhs, rhs, out = (p.scale.span for p in (planned.lhs.params, planned.rhs.params, params))
+    if lhs is None or rhs is None or out is None:
         return None
-    least = out.item() if out.ndim == 0 else float(out.min())
-    product = max(planned.bound, planned.raw_bound) / least
-    for factor in factors:
-        if factor is not None:
-            product *= factor.item() if factor.ndim == 0 else float(factor.max())
+    least = out[0]
+    product = max(planned.bound, planned.raw_bound) / least * lhs[1] * rhs[1]
     bias, added = 0.0, 0
     for step in form.steps:
         if step.kind in ("max", "min", "neg"):

@@ -587,12 +587,8 @@ def _checked_bounds(low: float, high: float, storage: StorageType) -> tuple[floa
 
 def check_scale(scale: Param) -> None:
     """Raises ContradictionError for constant scales that are not positive finite numbers."""
-    data = scale.data
-    if data is None or not data.size:
-        return
-    least = float(data) if data.ndim == 0 else float(data.min())
-    most = least if data.ndim == 0 else float(data.max())
-    if least > 0 and most < float("inf"):
+    data, span = scale.data, scale.span
+    if data is None or span is None or (span[0] > 0 and span[1] < float("inf")):
         return
     if not np.all(np.isfinite(data)):
         raise ContradictionError("a scale is not finite")
@@ -601,11 +597,10 @@ def check_scale(scale: Param) -> None:
 
 def check_zero_point(zero_point: Param, low: int, high: int, bits: int) -> None:
     """Raises ContradictionError for constant zero points outside the storage range."""
-    data = zero_point.data
-    if data is None or bits >= 32 or not data.size or zero_point is ZERO:
+    span = zero_point.span
+    if bits >= 32 or span is None:
         return
-    least = float(data) if data.ndim == 0 else float(data.min())
-    most = least if data.ndim == 0 else float(data.max())
+    least, most = span
     if least < low or most > high:
         outside = least if least < low else most
         raise ContradictionError(f"the zero point {outside:g} is outside the storage range [{low}, {high}]")

@@ -252,15 +252,16 @@ class ScalarReader:
         name = op.name
         if not name.startswith("linalg.") or len(op.regions) != 1:
             return None
-        if not all(self.bindings.is_ranked_tensor(r.type) for r in results):
-            return None
+        for result in results:
+            if not self.bindings.is_ranked_tensor(result.type):
+                return None
         blocks = op.regions[0].blocks
         if len(blocks) != 1:
             return None
         attributes = op.attributes
         operands = list(op.operands)
         fixed = name in _FIXED_BODY and "cast" not in attributes
-        key: Any
+        key: Any = None
         if fixed:
             # What the body and the maps of these follow from.
             named = tuple(attributes[n] for n in _SHAPING if n in attributes)
@@ -284,7 +285,9 @@ class ScalarReader:
         return LinalgView(self.bindings, op, operands, structure, captured, outside)
 
     def _rows(self, block: Any) -> tuple[list[Any], list[Value], list[Value], bool]:
-        """A body as hashable rows, one an operation; what it captures, what of that is outside, and whether it is pure.
+        """A body as hashable rows; what it captures, what of that is outside, and whether it is pure.
+
+        The first row has the types of the arguments, the last those of what is captured, the others an operation each.
 
         Operands are numbers: block arguments and results counted from 0 up, captured values from -1 down. Types are
         MLIR's own, which hash fast.
@@ -292,11 +295,12 @@ class ScalarReader:
         numbers: dict[Value, int] = {}
         captured: list[Value] = []
         outside: list[Value] = []
-        rows: list[Any] = []
+        arguments: list[Any] = []
         for argument in block.arguments:
-            numbers[argument] = len(rows)
-            rows.append(argument.type)
-        count = len(rows)
+            numbers[argument] = len(arguments)
+            arguments.append(argument.type)
+        rows: list[Any] = [tuple(arguments)]
+        count = len(arguments)
         pure = True
         for op in block.operations:
             name = op.operation.name
@@ -563,14 +567,12 @@ def _read_rows(rows: list[Any], maps: list[Index], inputs: int, type_name: Calla
     """The expressions that a body yields, from its rows (see `ScalarReader._rows`)."""
     captured_types = [type_name(t) for t in rows[-1]]
     known: list[Scalar] = []
-    for row in rows[:-1]:
-        if not isinstance(row, tuple):
-            position = len(known)
-            if position < inputs:
-                known.append(Scalar("elem", type_name(row), payload=(position, maps[position])))
-            else:
-                known.append(Scalar("init", type_name(row), payload=position - inputs))
-            continue
+    for position, type_ in enumerate(rows[0]):
+        if position < inputs:
+            known.append(Scalar("elem", type_name(type_), payload=(position, maps[position])))
+        else:
+            known.append(Scalar("init", type_name(type_), payload=position - inputs))
+    for row in rows[1:-1]:
         name, types, operands, extra = row
         args = tuple(known[n] if n >= 0 else Scalar("hole", captured_types[-n - 1], payload=-n - 1) for n in operands)
         if name == "linalg.yield":
