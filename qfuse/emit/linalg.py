@@ -413,11 +413,7 @@ class LinalgEmitter(FixedEpilogues):
             if operand.number is not None:
                 continue
             if operand.array is not None:
-                floating = operand.array.dtype.kind == "f"
-                real = np.float64 if epilogue.compute == "f64" else np.float32
-                array = operand.array.astype(real if floating else np.int64)
-                if not floating and np.array_equal(array, array.astype(np.int32)):
-                    array = array.astype(np.int32)
+                array = _narrowest(operand.array, epilogue.compute)
                 add(_key(operand), self.builder.dense_constant(array), operand.index)
             elif self.builder.bindings.is_ranked_tensor(operand.value.type):
                 add(_key(operand), operand.value, operand.index)
@@ -643,6 +639,14 @@ class LinalgEmitter(FixedEpilogues):
         init = builder.empty(None, tuple(extents), element, sizes)
         maps = [affine_map(rank, index), affine_map(rank, identity(rank))]
         return builder.generic([value], init, maps, "p" * rank, lambda _, args: args[0])
+
+
+def _narrowest(array: Array, compute: str) -> Array:
+    """Constant values of an epilogue in the type that they are held in."""
+    if array.dtype.kind == "f":
+        return array.astype(np.float64 if compute == "f64" else np.float32)
+    array = array.astype(np.int64)
+    return array.astype(np.int32) if np.array_equal(array, array.astype(np.int32)) else array
 
 
 def _with_values(step: Step, context: BuildContext) -> Step:

@@ -71,10 +71,10 @@ class FuseConcat(Fusion):
             return Refusal("the parameters of the result vary along the concatenated dimension")
         if any(t.unreadable() is not None for t in found):
             return Refusal("a branch of the concat is read at an index that is not a list of dimensions")
-        forms = [f for t in found for f in t.forms]
-        reasons = [r for r in (env.target.refuses_operand("lhs", f.params) for f in forms) if r is not None]
-        if reasons:
-            return Refusal(reasons[0], "use another target or quantize the operand as the target asks")
+        for form in [f for t in found for f in t.forms]:
+            reason = env.target.refuses_operand("lhs", form.params)
+            if reason is not None:
+                return Refusal(reason, "use another target or quantize the operand as the target asks")
         return self._planned(node, layout, found, env)
 
     def _planned(self, node: Quantize, layout: Layout, found: list[Traced], env: Environment) -> Decision | Refusal:
