@@ -6,7 +6,7 @@
     y = f.matmul(f.dequantize(x), f.transpose(f.dequantize(w), (1, 0)))
     f.results(f.quantize(y, Grid(scale=0.25)))
 
-Every value carries its text and how to evaluate it. A float value is evaluated to a `Real`: its exact value (in float64)
+Every value carries its text and how to evaluate it. A float value is evaluated to a `Real`: its exact value (float64)
 and the largest intermediate that any order of evaluation meets, which is what rounding errors are relative to. A
 quantize records how far the real value was from the nearest rounding boundary.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -298,7 +298,7 @@ class Function:
         iterators: str,
         body: Callable[[Callable[[str], str], Sequence[str]], str],
     ) -> str:
-        """A `linalg.generic`; operands are `(ssa, type, map)`, iterators `p` or `r`, the body returns what it yields."""
+        """A `linalg.generic`: operands as `(ssa, type, map)`, iterators `p` or `r`; the body returns what it yields."""
         maps = ", ".join(f"affine_map<{m}>" for _, _, m in [*inputs, out])
         kinds = ", ".join('"parallel"' if i == "p" else '"reduction"' for i in iterators)
         elements = [t.removesuffix(">").rpartition("x")[2].removeprefix("tensor<") for _, t, _ in [*inputs, out]]
@@ -482,7 +482,9 @@ class Function:
                 x = emit(f"arith.subi {x}, {z} : i{wide}")
                 x = emit(f"arith.sitofp {x} : i{wide} to {compute}")
             x = emit(f"arith.mulf {x}, {s} : {compute}")
-            return x if compute == expressed else emit(f"arith.{_cast(compute, expressed)} {x} : {compute} to {expressed}")
+            return (
+                x if compute == expressed else emit(f"arith.{_cast(compute, expressed)} {x} : {compute} to {expressed}")
+            )
 
         name = self.generic(inputs, out, "p" * rank, body)
         return Value(name, expressed, q.shape, q.sizes, _dequantized(q, grid, scale_type))
@@ -502,7 +504,9 @@ class Function:
         own = f"({dims}) -> ({dims})"
         to_float = "sitofp" if grid.signed else "uitofp"
 
-        def step(operands: Sequence[Value | tuple[str, str, str]], like: Value, text: str, element: str = "f32") -> Value:
+        def step(
+            operands: Sequence[Value | tuple[str, str, str]], like: Value, text: str, element: str = "f32"
+        ) -> Value:
             inputs = [(o.ssa, o.type, ident) if isinstance(o, Value) else o for o in operands]
             out = (self.empty(like.shape, like.sizes, element), tensor_type(like.shape, like.sizes, element), ident)
             name = self.generic(inputs, out, "p" * like.rank, lambda emit, a: emit(text.format(*a)))
@@ -566,13 +570,13 @@ class Function:
     def contract(
         self, lhs: Value, rhs: Value, loops: str, spelling: str = "matmul", init: Value | None = None, out: str = "f32"
     ) -> Value:
-        """`loops` as in einsum (`mk,kn->mn`); `matmul`, `batch_matmul`, `generic`, `contract` or `reduce` (mul, then add).
+        """A product summed over the `loops`, given as in einsum (`mk,kn->mn`).
 
         Args:
             lhs: first operand.
             rhs: second operand.
             loops: of the operands and the result.
-            spelling: how it is written.
+            spelling: a named operation, `generic`, `contract`, or `reduce` (one operation multiplies, the next adds).
             init: what is accumulated into, zeros when None.
             out: element type of the result.
         """
@@ -592,11 +596,15 @@ class Function:
         maps = [f"({dims}) -> ({', '.join(f'd{order.index(c)}' for c in part)})" for part in (left, right, result)]
         iterators = "".join("p" if c in result else "r" for c in order)
         if spelling in ("generic", "reduce"):
-            name = self._generic_product(lhs, rhs, (start, type_), maps, iterators, spelling, (order, extents, sizes), out)
+            name = self._generic_product(
+                lhs, rhs, (start, type_), maps, iterators, spelling, (order, extents, sizes), out
+            )
         else:
             name = self.fresh("m")
             written = ", ".join(f"affine_map<{m}>" for m in maps)
-            clause = f" indexing_maps = [{written}]" if spelling == "contract" or _needs_maps(left, right, result) else ""
+            clause = (
+                f" indexing_maps = [{written}]" if spelling == "contract" or _needs_maps(left, right, result) else ""
+            )
             self.line(
                 f"{name} = linalg.{spelling}{clause} ins({lhs.ssa}, {rhs.ssa} : {lhs.type}, {rhs.type}) "
                 f"outs({start} : {type_}) -> {type_}"
@@ -649,7 +657,12 @@ class Function:
     # -- layout ------------------------------------------------------------------------------------------------------
 
     def _moved(
-        self, x: Value, name: str, shape: tuple[int, ...], sizes: tuple[str | None, ...], move: Callable[[Array], Array],
+        self,
+        x: Value,
+        name: str,
+        shape: tuple[int, ...],
+        sizes: tuple[str | None, ...],
+        move: Callable[[Array], Array],
         grid: Grid | None = None,
     ) -> Value:  # fmt: skip
         def evaluate(run: Evaluation) -> Evaluated:
@@ -695,7 +708,11 @@ class Function:
         return total
 
     def expand(
-        self, x: Value, groups: Sequence[Sequence[int]], shape: tuple[int, ...], sizes: Sequence[str | None] | None = None
+        self,
+        x: Value,
+        groups: Sequence[Sequence[int]],
+        shape: tuple[int, ...],
+        sizes: Sequence[str | None] | None = None,
     ) -> Value:
         """`tensor.expand_shape`; `sizes` names dynamic extents."""
         marks = tuple([None] * len(shape) if sizes is None else sizes)
@@ -713,7 +730,9 @@ class Function:
         )
         return self._moved(x, name, shape, marks, lambda a: a.reshape(shape), x.grid)
 
-    def broadcast(self, x: Value, shape: tuple[int, ...], reads: Sequence[int], sizes: Sequence[str | None] = ()) -> Value:
+    def broadcast(
+        self, x: Value, shape: tuple[int, ...], reads: Sequence[int], sizes: Sequence[str | None] = ()
+    ) -> Value:
         """A copy generic that reads dimension `reads[i]` of the result for `i` of `x`."""
         marks = tuple(sizes) or (None,) * len(shape)
         dims = ", ".join(f"d{i}" for i in range(len(shape)))
@@ -783,7 +802,11 @@ class Function:
     # -- elementwise -------------------------------------------------------------------------------------------------
 
     def _elementwise(
-        self, x: Value, other: tuple[str, str, str] | None, body: Callable[..., str], evaluate: Callable[[Evaluation], Real],
+        self,
+        x: Value,
+        other: tuple[str, str, str] | None,
+        body: Callable[..., str],
+        evaluate: Callable[[Evaluation], Real],
         element: str | None = None,
     ) -> Value:  # fmt: skip
         element = x.element if element is None else element
@@ -794,7 +817,9 @@ class Function:
         name = self.generic(inputs, out, "p" * x.rank, body)
         return Value(name, element, x.shape, x.sizes, evaluate)
 
-    def binary(self, kind: str, x: Value, other: Value, reads: Sequence[int] | None = None, swap: bool = False) -> Value:
+    def binary(
+        self, kind: str, x: Value, other: Value, reads: Sequence[int] | None = None, swap: bool = False
+    ) -> Value:
         """`add`, `sub` or `mul` with a tensor read at dimensions `reads` of `x` (all of them by default)."""
         reads = list(range(x.rank)) if reads is None else list(reads)
         dims = ", ".join(f"d{i}" for i in range(x.rank))
@@ -824,14 +849,18 @@ class Function:
             real = run.real(x)
             return Real(real.value * exact, real.magnitude * abs(float(exact)))
 
-        return self._elementwise(x, None, lambda emit, a: emit(f"arith.mulf {a[0]}, {constant} : {x.element}"), evaluate)
+        return self._elementwise(
+            x, None, lambda emit, a: emit(f"arith.mulf {a[0]}, {constant} : {x.element}"), evaluate
+        )
 
     def relu(self, x: Value) -> Value:
         """`cmpf ugt x, 0; select`."""
         zero = self.scalar(f"0.000000e+00 : {x.element}")
 
         def body(emit: Callable[[str], str], a: Sequence[str]) -> str:
-            return emit(f"arith.select {emit(f'arith.cmpf ugt, {a[0]}, {zero} : {x.element}')}, {a[0]}, {zero} : {x.element}")
+            return emit(
+                f"arith.select {emit(f'arith.cmpf ugt, {a[0]}, {zero} : {x.element}')}, {a[0]}, {zero} : {x.element}"
+            )
 
         return self._elementwise(x, None, body, lambda run: _clipped(run.real(x), 0.0, np.inf))
 
@@ -858,7 +887,9 @@ class Function:
         def one_body(emit: Callable[[str], str], a: Sequence[str]) -> str:
             if spelling == "minmax":
                 return emit(f"arith.minimumf {emit(f'arith.maximumf {a[0]}, {least} : {element}')}, {most} : {element}")
-            v = emit(f"arith.select {emit(f'arith.cmpf ult, {a[0]}, {least} : {element}')}, {least}, {a[0]} : {element}")
+            v = emit(
+                f"arith.select {emit(f'arith.cmpf ult, {a[0]}, {least} : {element}')}, {least}, {a[0]} : {element}"
+            )
             return emit(f"arith.select {emit(f'arith.cmpf ugt, {v}, {most} : {element}')}, {most}, {v} : {element}")
 
         return self._elementwise(x, None, one_body, _clip_later(x, round_to(low, element), round_to(high, element)))
@@ -910,7 +941,8 @@ def _letters(loops: str) -> tuple[str, str, str]:
 
 
 def _needs_maps(left: str, right: str, result: str) -> bool:
-    return (left, right, result) not in (("mk", "kn", "mn"), ("bmk", "bkn", "bmn"))
+    plain = (("mk", "kn", "mn"), ("bmk", "bkn", "bmn"), ("mk", "k", "m"), ("k", "kn", "n"), ("k", "k", ""))
+    return (left, right, result) not in plain
 
 
 def unsigned_view(array: Array, grid: Grid) -> Array:
@@ -945,7 +977,7 @@ LOOPS = {
 }
 STORAGES = ((8, True, None), (8, False, None), (16, True, None), (8, True, (-8, 7)), (8, False, (0, 127)))
 LAYOUTS = ("none", "none", "transpose", "flatten", "slice", "pad", "broadcast")
-STEPS = ("bias", "bias_run_time", "full", "relu", "relu6", "minmax", "scale", "first", "integer_bias")
+STEPS = ("bias", "bias_run_time", "full", "relu", "relu6", "minmax", "scale", "first")
 
 
 @dataclass(frozen=True)
@@ -1131,9 +1163,6 @@ def _step(f: Function, x: Value, kind: str, dyadic: bool) -> Value:
     values = f.rng.integers(-64, 64, shape) / 16 if dyadic else f.rng.normal(size=shape)
     reads = None if full else [x.rank - 1]
     dynamic = [i for i, s in enumerate(x.sizes if full else x.sizes[-1:]) if s is not None]
-    if kind == "integer_bias" and not dynamic and not full:
-        stored = f.weight(shape, Grid(bits=32, scale=2.0**-10), f.rng.integers(-4000, 4000, shape))
-        return f.binary("add", x, f.dequantize(stored), reads)
     if kind == "bias_run_time" or dynamic:
         return f.binary("add", x, f.float_argument(shape, lambda _: values, dynamic=dynamic), reads)
     return f.binary("add", x, f.float_constant(values), reads, swap=kind == "first")
@@ -1158,7 +1187,9 @@ def build(spec: Spec, name: str) -> Function:
     axes = {"tensor": (), "first": (0,), "last": (y.rank - 1,)}[spec.output]
     if any(y.sizes[a] for a in axes):
         axes = ()
-    plain = Grid(bits, signed, low, high, axes, run_time=spec.output_run_time if axes or spec.output_run_time == "" else "scalar")
+    plain = Grid(
+        bits, signed, low, high, axes, run_time=spec.output_run_time if axes or spec.output_run_time == "" else "scalar"
+    )
     sizes = plain.param_shape(y.shape)
     near = 2.0**-4 if bits == 8 else 2.0**-9
     grid = replace(plain, scale=_numbers(f, sizes, spec, near), zero=_zeros(f, sizes, plain, "random"))

@@ -47,6 +47,12 @@ GENERIC = Variant("generic", "linalg", {"spelling": "generic", "rounding": "roun
 NAMED = Variant("named", "linalg", {"spelling": "named", "rounding": "magic"})
 IREE_CPU = Variant("iree-cpu", "iree-cpu")
 VARIANTS = (GENERIC, NAMED, IREE_CPU)
+#: The other combinations of spelling and rounding.
+MIXED = (
+    Variant("generic-magic", "linalg", {"spelling": "generic", "rounding": "magic"}),
+    Variant("named-roundeven", "linalg", {"spelling": "named", "rounding": "roundeven"}),
+    Variant("iree-cpu-named", "iree-cpu", {"spelling": "named"}),
+)
 
 
 @dataclass(eq=False)
@@ -186,9 +192,7 @@ class Errors:
     largest: float = 0.0
 
 
-def judge(
-    case: Case, inputs: Mapping[str, Array], outputs: Sequence[Array], *, strict: bool = True
-) -> Errors:
+def judge(case: Case, inputs: Mapping[str, Array], outputs: Sequence[Array], *, strict: bool = True) -> Errors:
     """Compares outputs with the reference, given the stored outputs that came before (later layers build on them).
 
     With `strict`, asserts the contract: stored outputs are the reference's, or one step off where the real value lies
@@ -288,9 +292,7 @@ def assert_interpreted(batch: Batch, name: str) -> None:
         judge(case, inputs, interpret(module, name, list(inputs.values())))
 
 
-def parameters(
-    cases: Mapping[str, Case], xfail: Mapping[str, str] | None = None, *, run: bool = True
-) -> list[Any]:
+def parameters(cases: Mapping[str, Case], xfail: Mapping[str, str] | None = None, *, run: bool = True) -> list[Any]:
     """Names for `parametrize`; `xfail` gives the reason why one is not right yet, `run` whether it is safe to run."""
     known = {} if xfail is None else dict(xfail)
     assert set(known) <= set(cases), "xfail names a case that does not exist"

@@ -29,7 +29,9 @@ class PoisonError(Exception):
 def interpret(module: ir.Module, name: str, arguments: Sequence[Any]) -> tuple[Array, ...]:
     """The results of function `name`."""
     function = next(
-        o for o in module.body.operations if o.operation.name == "func.func" and o.operation.attributes["sym_name"].value == name
+        o
+        for o in module.body.operations
+        if o.operation.name == "func.func" and o.operation.attributes["sym_name"].value == name
     )
     block = function.operation.regions[0].blocks[0]
     known: dict[Any, Any] = {}
@@ -185,7 +187,8 @@ _FLOAT: dict[str, Callable[..., Any]] = {
 
 # Predicates of cmpf by number: ordered ones, then unordered; inputs are never NaN here.
 _COMPARE = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.less_equal, 6: np.not_equal,
-            8: np.equal, 9: np.greater, 10: np.greater_equal, 11: np.less, 12: np.less_equal, 13: np.not_equal}  # fmt: skip
+            8: np.equal, 9: np.greater,
+            10: np.greater_equal, 11: np.less, 12: np.less_equal, 13: np.not_equal}  # fmt: skip
 
 
 def _scalar(op: Any, operands: list[Any]) -> Any:

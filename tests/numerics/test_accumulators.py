@@ -51,7 +51,11 @@ def linear(
     if quantized:
         y = f.quantize(y, Grid(scale=float(k), zero=1))
     # Long reductions: the extremes are what matters, and einsum in float64 is exact on them.
-    return Case(f.results(y), kinds=("extremes", "low", "high", "random") if k > 1000 else ("random", "low", "high"), check=check)
+    return Case(
+        f.results(y),
+        kinds=("extremes", "low", "high", "random") if k > 1000 else ("random", "low", "high"),
+        check=check,
+    )
 
 
 def clamped(name: str, limit: int, k: int, check: Callable[[qfuse.Report], None]) -> Case:
@@ -110,8 +114,10 @@ EXTREME = {
         linear("long_s8", LONG, S8, S8, np.full((LONG, 2), -128), n=2, check=accumulator(32, LONG << 14)),
         linear("long_u8", LONG, U8, S8, np.full((LONG, 2), -128), n=2, check=accumulator(32, LONG << 14)),
         linear("long_u8_argument", LONG, U8, S8, constant=False, n=2, check=accumulator(32, LONG << 14)),
-        linear("long_u8_zero_low", LONG, U8_LOW, S8, np.full((LONG, 2), -128), n=2, check=accumulator(64, LONG * 255 * 128)),
-        linear("long_u8_zero_high", LONG, U8_HIGH, S8, np.full((LONG, 2), 127), n=2, quantized=False, check=accumulator(64)),
+        linear("long_u8_zero_low", LONG, U8_LOW, S8, np.full((LONG, 2), -128), n=2,
+               check=accumulator(64, LONG * 255 * 128)),
+        linear("long_u8_zero_high", LONG, U8_HIGH, S8, np.full((LONG, 2), 127), n=2, quantized=False,
+               check=accumulator(64)),
         linear("long_u8_u8", LONG, U8, U8_LOW, constant=False, n=2, check=accumulator(64)),
         linear("long_s8_mixed", LONG, S8, S8, n=2, quantized=False, check=accumulator(32)),
         linear("long_s8_asymmetric", LONG, Grid(scale=0.5, zero=-128), S8, n=2, check=accumulator(32)),

@@ -97,9 +97,7 @@ PAIRED = {
     case.name: case
     for number, (left, right) in enumerate(itertools.product(BATCHED, BATCHED))
     for case in [
-        batched(
-            left, right, list(STORAGE)[number % 6], ZEROS[number % 4], RUN_TIME[(number // 2) % 4], number % 3 != 0
-        )
+        batched(left, right, list(STORAGE)[number % 6], ZEROS[number % 4], RUN_TIME[(number // 2) % 4], number % 3 != 0)
     ]
 }
 

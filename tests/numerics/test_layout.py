@@ -144,7 +144,8 @@ REFUSED: dict[str, tuple[Case, str]] = {
         "the scale varies along a padded dimension",
     ),
     "pad off the grid": (
-        padded("pad_off_the_grid", X, value=1.0), "the pad value is not on the grid of the padded tensor"
+        padded("pad_off_the_grid", X, value=1.0),
+        "the pad value is not on the grid of the padded tensor",
     ),
 }
 REFUSED_CASES = {case.name: case for case, _ in REFUSED.values()}

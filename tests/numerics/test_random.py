@@ -5,7 +5,17 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.numerics.harness import IREE_CPU, VARIANTS, Batch, Case, assert_fused, assert_interpreted, assert_numbers
+from tests.numerics.harness import (
+    IREE_CPU,
+    MIXED,
+    VARIANTS,
+    Batch,
+    Case,
+    Variant,
+    assert_fused,
+    assert_interpreted,
+    assert_numbers,
+)
 from tests.strategies import Spec, build, specs
 
 KINDS = ("random", "extremes", "low")
@@ -18,8 +28,8 @@ def case_of(spec: Spec, name: str) -> Case:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(specs(), st.sampled_from(VARIANTS))
-def test_any_contraction(spec: Spec, variant: object) -> None:
+@given(specs(), st.sampled_from((*VARIANTS, *MIXED)))
+def test_any_contraction(spec: Spec, variant: Variant) -> None:
     """It fuses in full, a second run changes nothing, and the interpreted numbers hold."""
     batch = Batch([case_of(spec, "random")], variant)
     assert_fused(batch, "random")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from dataclasses import replace
 
 import numpy as np
@@ -78,14 +77,10 @@ REFUSED: list[tuple[Case, str, str]] = [
 # What is rewritten besides contractions is not the subject here.
 ONLY = {"disable": "qfuse.respell-quantize"}
 VARIANTS = (GENERIC, *(replace(v, options={**v.options, **ONLY}) for v in (NAMED, IREE_CPU)))
-COPIED = pytest.mark.xfail(strict=True, reason="the stored operand's own loops are not looked at: wrong numbers")
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@pytest.mark.parametrize(
-    ("case", "reason", "hint"),
-    [pytest.param(*r, id=r[0].name, marks=COPIED if "copied" in r[0].name else ()) for r in REFUSED],
-)
+@pytest.mark.parametrize(("case", "reason", "hint"), REFUSED, ids=[c.name for c, _, _ in REFUSED])
 def test_no_fuse(case: Case, reason: str, hint: str, variant: Variant) -> None:
     """The contraction is left in float with its reason, nothing is applied, the text is unchanged."""
     fused = Batch([case], variant).fused(case.name)
