@@ -11,6 +11,7 @@ MLIR objects are typed as `Any` aliases here: the wheels ship no complete stubs.
 from __future__ import annotations
 
 import importlib
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -341,12 +342,11 @@ def _decode(blob: bytes, element: str, shape: Extents) -> np.ndarray[Any, Any] |
         values = np.frombuffer(blob, _NUMPY_DTYPES[element])
     else:
         return None
-    count = 1
-    for extent in shape:
-        count *= extent or 0
+    sizes = [extent or 0 for extent in shape]
+    count = math.prod(sizes)
     if values.size == 1 and count != 1:
-        return np.broadcast_to(values.reshape((1,) * len(shape)), shape)
-    return values.reshape(shape) if values.size == count else None
+        return np.broadcast_to(values.reshape((1,) * len(sizes)), sizes)
+    return values.reshape(sizes) if values.size == count else None
 
 
 def _sign_extend(raw: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:

@@ -7,7 +7,7 @@ the uses over and erases what died. An exception while building leaves the modul
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -169,7 +169,7 @@ def _fuse(module: Any, target: str | Target, registry: FusionRegistry | None, op
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
+def _without_collection() -> Generator[None, None, None]:
     """Pauses the cyclic garbage collector: an analysis keeps many objects and makes no cycles worth looking for."""
     enabled = gc.isenabled()
     gc.disable()

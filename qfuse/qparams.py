@@ -149,7 +149,8 @@ class Param:
 def _along_dims(index: Index, data: np.ndarray[Any, Any], extents: Extents) -> tuple[Index, np.ndarray[Any, Any]]:
     """Values read at sums of dimensions (channels split into groups) as values along these dimensions."""
     used = sorted(dims_of_index(index))
-    sizes = [extents[d] for d in used if extents[d] is not None]
+    known = [extents[d] for d in used]
+    sizes = [n for n in known if n is not None]
     if len(sizes) != len(used) or any(e.terms and as_block(e) not in (None, (as_dim(e), 1)) for e in index):
         return index, data
     dims = identity(len(used))

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, cast
 
 from qfuse.cost.target import Target, unknown
 from qfuse.emit.iree import IreeEmitter
@@ -76,14 +76,12 @@ class FusionRegistry:
         ):
             for point in sorted(entry_points(group=group), key=lambda p: (_owner(p), p.name)):
                 try:
-                    made = point.load()()
-                    items = list(made.values() if isinstance(made, Mapping) else made)
-                    names = list(made) if isinstance(made, Mapping) else [name_of(item) for item in items]
+                    named = _named(point.load()(), name_of)
                 except Exception as error:  # noqa: BLE001 - a plugin's own failure must not take the rest down
                     problem = f"{kind} plugin {point.name!r} of {_owner(point)} failed to load: {error!r}"
                     registry.problems.append(problem)
                     continue
-                for name, item in zip(names, items, strict=True):
+                for name, item in named:
                     registry._add(table, kind, name, item, _owner(point))
         return registry
 
@@ -214,6 +212,13 @@ def _fusion_id(item: Any) -> str:
     if not isinstance(item, Fusion):
         raise TypeError(f"expected a qfuse Fusion, got {type(item).__name__}")
     return item.id
+
+
+def _named(made: Any, name_of: Callable[[Any], str]) -> list[tuple[str, Any]]:
+    """What a plugin returned, with names: a mapping brings its own."""
+    if isinstance(made, dict):
+        return list(cast("dict[str, Any]", made).items())
+    return [(name_of(item), item) for item in made]
 
 
 def _emitter_name(item: Any) -> str:

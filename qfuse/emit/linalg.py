@@ -26,7 +26,7 @@ from qfuse.emit.named import named_contraction
 from qfuse.emit.reduction import pool, window_carrier
 from qfuse.emit.rounding import round_in_float, round_to_integer
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, PlannedPooling, PlannedRequantize, PlannedRescale, Side
-from qfuse.graph import AccumForm, Array, Existing, Step
+from qfuse.graph import AccumForm, Array, Decision, Existing, Step
 from qfuse.indexing import Index, affine_map, as_dim, compose, dims_of_index, identity, substitute
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Convolution, Node
@@ -183,6 +183,26 @@ class LinalgEmitter(FixedEpilogues):
     def lookup(self, planned: PlannedLookup, context: BuildContext) -> Value:
         """A function of one stored integer, by a table."""
         return lookup(planned, context)
+
+    def corrected(self, decision: Decision, context: BuildContext) -> Value:
+        """Accumulators less what the zero points add to them."""
+        accumulators: Accumulators = context.build(decision)
+        planned = accumulators.planned
+        rank = len(planned.out_loops)
+        epilogue = Epilogue(rank, [] if accumulators.corrected else self._corrections(planned, context))
+        simplify_corrections(epilogue, False)
+        if not epilogue.corrections:
+            return accumulators.value
+        element = f"i{planned.bits}"
+        extents = self.builder.bindings.extents(accumulators.value.type)
+        init = self.builder.empty(None, extents, element, context.sizes(planned.node.init))
+        inputs, maps, load = self._inputs(epilogue)
+        same = affine_map(rank, identity(rank))
+
+        def body(inner: Body, args: Sequence[Value]) -> Value:
+            return self.corrected_in(inner, args, epilogue, load, element)
+
+        return self.builder.generic([accumulators.value, *inputs], init, [same, *maps, same], "p" * rank, body)
 
     @staticmethod
     def extend(inner: Body, value: Value, bits: int, signed: bool, wide: str) -> Value:
@@ -452,15 +472,22 @@ class LinalgEmitter(FixedEpilogues):
         compute: str,
     ) -> Value:
         """`float(acc + corrections) * factors` in the body."""
+        x = self.convert(inner, self.corrected_in(inner, args, epilogue, load, element), element, compute, True)
+        for factor in epilogue.factors:
+            x = inner.op("arith.mulf", compute, x, load(inner, args, factor, compute))
+        return x
+
+    @staticmethod
+    def corrected_in(
+        inner: Body, args: Sequence[Value], epilogue: Epilogue, load: Callable[..., Value], element: str
+    ) -> Value:
+        """`acc + corrections` in the body."""
         x = args[0]
         for multiple, operands in epilogue.corrections:
             term = load(inner, args, operands[0], element)
             for operand in operands[1:]:
                 term = inner.op("arith.muli", element, term, load(inner, args, operand, element))
             x = inner.op("arith.addi" if multiple > 0 else "arith.subi", element, x, term)
-        x = self.convert(inner, x, element, compute, True)
-        for factor in epilogue.factors:
-            x = inner.op("arith.mulf", compute, x, load(inner, args, factor, compute))
         return x
 
     def apply_step(
@@ -520,7 +547,7 @@ class LinalgEmitter(FixedEpilogues):
 
     # -- types -------------------------------------------------------------------------------------------------
 
-    def convert(self, inner: Body, value: Value, element: str, want: str, signed: bool) -> Value:
+    def convert(self, inner: Body | Builder, value: Value, element: str, want: str, signed: bool) -> Value:
         """A scalar of type `element` as `want` (integer or float)."""
         if element == want:
             return value
@@ -540,7 +567,7 @@ class LinalgEmitter(FixedEpilogues):
         return inner.op("arith.extsi" if signed else "arith.extui", want, value)
 
     @staticmethod
-    def cast_float(inner: Body, value: Value, element: str, want: str) -> Value:
+    def cast_float(inner: Body | Builder, value: Value, element: str, want: str) -> Value:
         """A float of another width."""
         if element == want:
             return value

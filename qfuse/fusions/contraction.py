@@ -217,7 +217,8 @@ def _split(lhs: Side, rhs: Side, loops: Extents, blocked: tuple[int, int]) -> tu
     """Splits a loop `k` into blocks: `k = block * size + k'`; the block loop is appended."""
     loop, size = blocked
     extent = loops[loop]
-    count = None if extent is None else extent // size
+    assert extent is not None, "a loop of unknown extent is not split"
+    count = extent // size
     extents = (*loops[:loop], size, *loops[loop + 1 :], count)
     places = list(identity(len(loops)))
     places[loop] = plus(times(dim(len(loops)), size), dim(loop))

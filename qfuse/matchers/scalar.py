@@ -360,7 +360,8 @@ class ScalarReader:
         view = None if owner is None else self.view(owner)
         if view is None or view.structure.results is None:
             return None
-        result = view.structure.results[value.result_number]
+        number: int = value.result_number
+        result = view.structure.results[number]
         return None if result is None else self.applied(result, view)
 
     def body(self, view: LinalgView) -> list[Scalar] | None:
@@ -574,7 +575,7 @@ def _read_rows(rows: list[Any], maps: list[Index], inputs: int, type_name: Calla
             known.append(Scalar("init", type_name(type_), payload=position - inputs))
     for row in rows[1:-1]:
         name, types, operands, extra = row
-        args = tuple(known[n] if n >= 0 else Scalar("hole", captured_types[-n - 1], payload=-n - 1) for n in operands)
+        args: tuple[Scalar, ...] = tuple(known[n] if n >= 0 else Scalar("hole", captured_types[-n - 1], payload=-n - 1) for n in operands)
         if name == "linalg.yield":
             return list(args)
         if types is None:
