@@ -314,6 +314,8 @@ class LinalgEmitter(FixedEpilogues):
 
     @staticmethod
     def _over_dims(planned: PlannedContraction, param: Param) -> Operand:
+        if not param.index:
+            return Operand.of(param)
         to_dims = loops_to_dims(planned.out_loops, len(planned.extents))
         extents = out_extents(planned.extents, planned.out_loops)
         return Operand.of(Param(

@@ -144,7 +144,8 @@ def _choose_accumulator(planned: PlannedContraction, env: Environment) -> Planne
     widths = sorted(env.target.accumulators)
     for bits in widths:
         if planned.bound < 1 << (bits - 1):
-            return replace(planned, bits=bits)
+            planned.bits = bits
+            return planned
     narrow = widths[-1]
     reason = f"the accumulator can reach {planned.bound}, which does not fit {' or '.join(f'i{w}' for w in widths)}"
     hint = "use narrower storage, a smaller reduction or a target with wider accumulators"

@@ -60,7 +60,8 @@ class ExtendEpilogue(Fusion):
         found = trace(node.scalar, extents, env)
         if found is None:
             return None
-        form = replace(found.form, extents=extents, element=node.scalar.type)
+        own = found.form
+        form = AccumForm(own.decision, own.steps, own.moves, own.to_value, extents, node.scalar.type)
         return Decision(self, node, "reassociated", form=form, float_inputs=found.float_inputs)
 
     def build(self, decision: Decision, context: object) -> object:
@@ -100,7 +101,7 @@ class ExtendCast(Fusion):
         raise AssertionError("casts have nothing to build")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Traced:
     form: AccumForm
     float_inputs: tuple[Value, ...]
@@ -138,7 +139,8 @@ def trace(scalar: Scalar, extents: tuple[int | None, ...], env: Environment) -> 
 
 
 def _extended(traced: _Traced, step: Step, values: tuple[Value, ...]) -> _Traced:
-    form = replace(traced.form, steps=(*traced.form.steps, step))
+    own = traced.form
+    form = AccumForm(own.decision, (*own.steps, step), own.moves, own.to_value, own.extents, own.element)
     return _Traced(form, (*traced.float_inputs, *values))
 
 
@@ -220,7 +222,8 @@ class FuseRequantize(Fusion):
         if isinstance(plan, Refusal):
             return plan
         payload = PlannedFixedRequantize(form, params, plan.scale)
-        decision = Decision(self, node, plan.exactness, needs=(form.decision,), payload=payload)
+        added = tuple(a.q for a in plan.scale.addends)
+        decision = Decision(self, node, plan.exactness, needs=(form.decision, *added), payload=payload)
         decision.replacement = Made(decision)
         decision.detail = {"result": str(node.params), **plan.detail}
         return decision

@@ -22,6 +22,7 @@ class ConstantReader:
         """A reader for modules of `bindings`."""
         self._bindings = bindings
         self._arrays: dict[Value, Array | None] = {}
+        self._numeric = (bindings.ir.IntegerAttr, bindings.ir.BoolAttr, bindings.ir.FloatAttr)
         #: Computes values that are not constants themselves but made of constants; set by the expression reader.
         self.compute: Callable[[Value], Array | None] | None = None
 
@@ -35,9 +36,8 @@ class ConstantReader:
         op = _constant_op(value)
         if op is None:
             return None
-        ir = self._bindings.ir
         attribute = op.attributes["value"]
-        if isinstance(attribute, ir.IntegerAttr | ir.BoolAttr | ir.FloatAttr):
+        if isinstance(attribute, self._numeric):
             return attribute.value, self._bindings.type_name(value.type)
         return None
 

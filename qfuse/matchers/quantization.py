@@ -13,8 +13,9 @@ scales, zero points and bounds and refuses what contradicts itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class ContradictionError(Exception):
     """The parts of a quantize or dequantize contradict each other."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Stored:
     """A matched dequantize: `storage[index]` with `params` over the result's dimensions."""
 
@@ -57,7 +58,7 @@ class Stored:
     params: QuantParams
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Quantized:
     """A matched quantize or fake-quantize of the expression `input`."""
 
@@ -387,7 +388,7 @@ class QuantizationMatcher:
         if not lows or not highs or len(known_lows) != len(lows) or len(known_highs) != len(highs):
             return None
         low, high = max(known_lows), min(known_highs)
-        if not np.isfinite(low) or not np.isfinite(high) or not 2 <= _width(shape.type) <= 32:
+        if not math.isfinite(low) or not math.isfinite(high) or not 2 <= _width(shape.type) <= 32:
             return None
         scale = self._scale(shape, extents)
         zero_point = self._zero_point(shape.zero_point, extents)
@@ -413,7 +414,7 @@ class QuantizationMatcher:
             return None
         if param.data is None or param.data.dtype.kind != "f":
             return param
-        return replace(param, data=param.data.astype(np.int64), element="i64")
+        return Param(param.index, param.data.astype(np.int64), param.value, "i64", param.signed)
 
     def _scale(self, shape: QuantizeShape, extents: Extents) -> Param | None:
         if shape.scale is not None:
@@ -527,8 +528,8 @@ def _applied_quantize(reader: ScalarReader, shape: QuantizeShape, view: LinalgVi
         applied(shape.inverse),
         applied(shape.zero_point),
         shape.zero_point_first,
-        tuple(reader.applied(s, view) for s in shape.lows),
-        tuple(reader.applied(s, view) for s in shape.highs),
+        tuple([reader.applied(s, view) for s in shape.lows]),
+        tuple([reader.applied(s, view) for s in shape.highs]),
     )
 
 

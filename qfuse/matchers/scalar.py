@@ -371,6 +371,8 @@ class ScalarReader:
 
     def applied(self, scalar: Scalar, view: LinalgView) -> Scalar:
         """An expression of a structure with its holes filled by what an operation is applied to."""
+        if scalar.op == "hole":
+            return self.outer(view.captured[scalar.payload])
         return self._applied(scalar, view, {})
 
     def _applied(self, scalar: Scalar, view: LinalgView, known: dict[int, Scalar]) -> Scalar:
@@ -387,7 +389,7 @@ class ScalarReader:
             return scalar
         found = known.get(id(scalar))
         if found is None:
-            args = tuple(self._applied(a, view, known) for a in scalar.args)
+            args = tuple([self._applied(a, view, known) for a in scalar.args])
             found = known[id(scalar)] = _fold(_simplified(scalar.op, scalar.type, args, scalar.payload))
         return found
 
@@ -575,7 +577,9 @@ def _read_rows(rows: list[Any], maps: list[Index], inputs: int, type_name: Calla
             known.append(Scalar("init", type_name(type_), payload=position - inputs))
     for row in rows[1:-1]:
         name, types, operands, extra = row
-        args: tuple[Scalar, ...] = tuple(known[n] if n >= 0 else Scalar("hole", captured_types[-n - 1], payload=-n - 1) for n in operands)
+        args: tuple[Scalar, ...] = tuple(
+            known[n] if n >= 0 else Scalar("hole", captured_types[-n - 1], payload=-n - 1) for n in operands
+        )
         if name == "linalg.yield":
             return list(args)
         if types is None:
@@ -634,8 +638,11 @@ def same(a: Scalar, b: Scalar) -> bool:
 
 def _fold(scalar: Scalar) -> Scalar:
     """Casts and products of constants are constants."""
-    if not scalar.args or any(a.op != "const" for a in scalar.args):
+    if not scalar.args:
         return scalar
+    for arg in scalar.args:
+        if arg.op != "const":
+            return scalar
     value = _compute(scalar, [np.asarray(a.payload) for a in scalar.args])
     return scalar if value is None else Scalar("const", scalar.type, payload=value[()])
 
