@@ -252,8 +252,10 @@ class LinalgEmitter(FixedEpilogues):
         finish_quantize(epilogue, planned.params)
         outs = _outs(node, form)
         value = self._emit(epilogue, form, accumulators, context, outs)
+        zero = planned.params.zero_point.scalar
         for layout in form.moves:
-            value = self.move(layout, [value], epilogue.element, None)
+            fill = int(zero) if layout.kind == "pad" and zero is not None else None
+            value = self.move(layout, [value], epilogue.element, fill)
         return value
 
     def rescale(self, planned: PlannedRescale, node: Node, context: BuildContext) -> Value:

@@ -32,8 +32,9 @@ from qfuse.graph import (
     StoredForm,
 )
 from qfuse.indexing import compose, is_identity
+from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Elementwise, Node, Quantize
-from qfuse.matchers.scalar import Scalar, substitute_index
+from qfuse.matchers.scalar import Scalar, leaves, substitute_index
 from qfuse.qparams import QuantParams
 
 _BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "max": "max", "min": "min"}
@@ -117,6 +118,8 @@ def trace(scalar: Scalar, extents: tuple[int | None, ...], env: Environment) -> 
         if isinstance(form, AccumForm) and is_identity(index, extents):
             return _Traced(form, ())
         return None
+    if any(move.kind == "pad" for leaf in leaves(scalar) for move in _moves_of(leaf, env)):
+        return None  # what is computed on a padded value changes the padding too
     if scalar.op == "neg":
         inner = trace(scalar.args[0], extents, env)
         return None if inner is None else _extended(inner, Step("neg"), ())
@@ -136,6 +139,11 @@ def trace(scalar: Scalar, extents: tuple[int | None, ...], env: Environment) -> 
         values = () if other.value is None or other.scalar is not None else (other.value,)
         return _extended(inner, Step(name, other), values)
     return None
+
+
+def _moves_of(leaf: Scalar, env: Environment) -> tuple[Layout, ...]:
+    form = env.form(leaf.payload[0])
+    return form.moves if isinstance(form, AccumForm) else ()
 
 
 def _extended(traced: _Traced, step: Step, values: tuple[Value, ...]) -> _Traced:
@@ -198,6 +206,8 @@ class FuseRequantize(Fusion):
         form = found.form
         if node.zero_point_first:
             return Refusal("the zero point is added before rounding, which a requantize does not do")
+        if params.zero_point.scalar is None and any(move.kind == "pad" for move in form.moves):
+            return Refusal("the zero point that stands for the padding is not one constant")
         if form.moves and (params.scale.index or params.zero_point.index):
             if form.to_value is None:
                 return Refusal("the output's parameters vary and the layout before the quantize cannot be inverted")

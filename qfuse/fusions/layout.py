@@ -50,7 +50,7 @@ class MoveLayout(Fusion):
 
     def _behind(self, node: LayoutNode, form: AccumForm, env: Environment) -> Decision | None:
         layout = node.layout
-        if layout.kind not in ("transpose", "reshape", "cast"):
+        if not _follows(layout, form, env):
             return None
         extents = env.bindings.extents(node.result.type)
         to_value: Index | None = None
@@ -62,6 +62,24 @@ class MoveLayout(Fusion):
     def build(self, decision: Decision, context: object) -> object:
         """Never called: moved integers are made when a consumer needs them."""
         raise AssertionError("layout decisions have nothing to build")
+
+
+def _follows(layout: Layout, form: AccumForm, env: Environment) -> bool:
+    """Whether a layout operation may be done on the integers that an epilogue makes, instead of on its float value.
+
+    Rounding an element commutes with moving it. What drops elements is moved only when nothing else reads the value:
+    the epilogue would be computed once for each reader. A pad must be by 0.0, which the zero point stands for.
+    """
+    if layout.kind in ("transpose", "reshape", "cast", "broadcast"):
+        return True
+    if layout.kind == "pad":
+        number = env.reader.constants.scalar(layout.pad_value)
+        return number is not None and float(number[0]) == 0.0 and not _pads(form)
+    return layout.kind in ("slice", "gather") and len(list(layout.sources[0].uses)) == 1
+
+
+def _pads(form: AccumForm) -> bool:
+    return any(move.kind == "pad" for move in form.moves)
 
 
 def _accumulator_extents(form: AccumForm, env: Environment) -> tuple[int | None, ...]:
