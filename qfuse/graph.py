@@ -200,6 +200,7 @@ class Environment:
         target: what the machine allows.
         options: how this run is to be done.
         reader: scalar expressions and constants.
+        corrected: for each planned contraction whose accumulators are read as integers these, zero points subtracted.
         elementwise: for each quantize that ends an expression of dequantized values the float values between.
     """
 
@@ -213,6 +214,7 @@ class Environment:
         self.decisions: dict[Value, Decision] = {}
         self.quantizes: dict[Value, Quantize] = {}
         self.elementwise: dict[Value, tuple[Value, ...]] = {}
+        self.corrected: dict[Decision, Made] = {}
 
     def form(self, value: Value) -> Form | None:
         """The integer form of a float value, or None."""

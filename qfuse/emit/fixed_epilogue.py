@@ -18,11 +18,32 @@ from qfuse.emit.epilogue import Epilogue, Operand, constant_operand, simplify_co
 from qfuse.emit.fixed_point import I64, FixedPoint, narrowed
 from qfuse.emit.spec import PlannedContraction
 from qfuse.fixed_point import Multiplier, apply
-from qfuse.graph import AccumForm, Array, StoredForm
-from qfuse.indexing import affine_map, identity
+from qfuse.graph import AccumForm, Array, QValue, StoredForm
+from qfuse.indexing import Index, affine_map, identity
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Node
-from qfuse.qparams import QuantParams
+from qfuse.qparams import QuantParams, StorageType
+
+
+@dataclass(eq=False)
+class FixedAddend:
+    """Stored integers that are rescaled and added before the result is rounded.
+
+    Attributes:
+        q: where they come from.
+        index: where they are read, over the values' dimensions.
+        storage: their type.
+        bias: int64, added to them (the negated zero point).
+        sign: 1 or -1, of the rescaled integers.
+        multiplier: from them to the guarded grid.
+    """
+
+    q: QValue
+    index: Index
+    storage: StorageType
+    bias: Array
+    sign: int
+    multiplier: Multiplier
 
 
 @dataclass(eq=False)
@@ -37,6 +58,8 @@ class FixedScale:
         zero_point: int64, added to the rounded product.
         low: int64, least stored integer.
         high: int64, greatest one.
+        addends: stored integers that are added; then `multiplier` leads to a grid with guard bits.
+        guard: by how many bits that grid is finer than the step of the result.
     """
 
     multiplier: Multiplier
@@ -46,11 +69,23 @@ class FixedScale:
     zero_point: Array
     low: Array
     high: Array
+    addends: tuple[FixedAddend, ...] = ()
+    guard: int = 0
 
-    def apply(self, values: Any) -> Array:
-        """The stored integers of integer values (accumulators with their corrections), as numpy computes them."""
-        x = np.asarray(values, np.int64) * self.sign + self.bias
-        return np.clip(apply(x, self.multiplier, self.rounding) + self.zero_point, self.low, self.high)
+    def apply(self, values: Any, added: Sequence[Array] = ()) -> Array:
+        """The stored integers of integer values (accumulators with their corrections), as numpy computes them.
+
+        Args:
+            values: the integers.
+            added: stored integers of each addend, over the same dimensions.
+        """
+        x = apply(np.asarray(values, np.int64) * self.sign + self.bias, self.multiplier, self.rounding)
+        for addend, stored in zip(self.addends, added, strict=True):
+            term = apply(stored.astype(np.int64) + addend.bias, addend.multiplier, self.rounding)
+            x = x + addend.sign * term
+        if self.addends:
+            x = apply(x, Multiplier(np.asarray(1), np.asarray(self.guard), 0), self.rounding)
+        return np.clip(x + self.zero_point, self.low, self.high)
 
 
 @dataclass(eq=False)
@@ -111,7 +146,7 @@ class FixedEpilogues:
         operands = IntegerOperands(self.builder, rank)
         terms = [(multiple, [operands.add(o) for o in parts]) for multiple, parts in before.corrections]
         behind = None if positive or not planned.scale.bias.any() else operands.add(planned.scale.bias)
-        scale = FixedBody(planned.scale, operands)
+        scale = FixedBody(planned.scale, operands, context)
 
         def body(inner: Body, args: Sequence[Value]) -> Value:
             x = args[0]
@@ -146,7 +181,7 @@ class FixedEpilogues:
         source = context.q(form.q)
         operands = IntegerOperands(self.builder, rank)
         bias = operands.add(planned.scale.bias)
-        scale = FixedBody(planned.scale, operands)
+        scale = FixedBody(planned.scale, operands, context)
 
         def body(inner: Body, args: Sequence[Value]) -> Value:
             x = args[0]
@@ -222,7 +257,7 @@ class _Loaded:
 class FixedBody:
     """The operands of a `FixedScale`, and its arithmetic in a body."""
 
-    def __init__(self, scale: FixedScale, operands: IntegerOperands) -> None:
+    def __init__(self, scale: FixedScale, operands: IntegerOperands, context: BuildContext) -> None:
         """Adds the operands that are tensors."""
         multiplier = scale.multiplier
         self._scale = scale
@@ -231,6 +266,16 @@ class FixedBody:
         self._shift = operands.add(multiplier.shift)
         self._zero = operands.add(scale.zero_point)
         self._low, self._high = operands.add(scale.low), operands.add(scale.high)
+        self._addends = [
+            (
+                operands.add(Operand(a.index, value=context.q(a.q), element=a.storage.mlir, signed=a.storage.signed)),
+                operands.add(a.bias),
+                operands.add(a.multiplier.mantissa),
+                operands.add(a.multiplier.shift),
+                a.sign,
+            )
+            for a in scale.addends
+        ]
 
     def negated(self, inner: Body, args: Sequence[Value], x: Value, element: str) -> Value:
         """`x` times the sign."""
@@ -245,6 +290,14 @@ class FixedBody:
         fixed = FixedPoint(inner, self._scale.rounding, self._scale.multiplier.bits)
         wide = fixed.extended(x, element)
         wide = fixed.times(wide, self._mantissa.known(inner, args), self._shift.known(inner, args))
+        for stored, bias, mantissa, shift, sign in self._addends:
+            term = stored.load(inner, args, I64)
+            if bias.number != 0:
+                term = inner.op("arith.addi", I64, term, bias.load(inner, args, I64))
+            term = fixed.times(term, mantissa.known(inner, args), shift.known(inner, args))
+            wide = inner.op("arith.addi" if sign > 0 else "arith.subi", I64, wide, term)
+        if self._addends:
+            wide = FixedPoint(inner, self._scale.rounding, 0).times(wide, 1, self._scale.guard)
         if self._zero.number != 0:
             wide = inner.op("arith.addi", I64, wide, self._zero.load(inner, args, I64))
         return narrowed(inner, wide, self._low.known(inner, args), self._high.known(inner, args), result)

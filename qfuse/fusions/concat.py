@@ -16,7 +16,7 @@ from qfuse._mlir import Value
 from qfuse.emit.elementwise import PlannedElementwise
 from qfuse.emit.expression import nodes, rebuilt, stored_tensors
 from qfuse.fusions.base import Fusion
-from qfuse.fusions.elementwise import input_of, spelled
+from qfuse.fusions.elementwise import spelled
 from qfuse.fusions.expression import Traced, trace_back
 from qfuse.fusions.fixed_elementwise import plan_fixed
 from qfuse.graph import Decision, Environment, Made, Refusal
@@ -82,7 +82,7 @@ class FuseConcat(Fusion):
         extents = [env.bindings.extents(s.type) for s in layout.sources]
         if env.options.epilogue != "float":
             plans = [
-                plan_fixed(input_of(t.scalar), node.params.over(identity(len(e)), e), e, env, t.forms)
+                plan_fixed(t.source, node, node.params.over(identity(len(e)), e), e, env)
                 for t, e in zip(found, extents, strict=True)
             ]
             refused = [p for p in plans if isinstance(p, Refusal)]
@@ -137,4 +137,4 @@ def _branch(node: Quantize, scalar: Scalar, source: Value, env: Environment) -> 
     leaf = Scalar("elem", node.input.type, payload=(source, identity(len(extents))))
     # Every other leaf is a parameter; these do not vary along the concatenated dimension.
     moved = rebuilt(scalar, lambda s: leaf if s.op == "elem" and s.payload == wanted else s)
-    return trace_back(moved, extents, env) if any(n is leaf for n in nodes(moved)) else None
+    return trace_back(moved, extents, env, leaf) if any(n is leaf for n in nodes(moved)) else None

@@ -21,7 +21,7 @@ from qfuse._mlir import Value
 from qfuse.emit.elementwise import PlannedElementwise
 from qfuse.emit.expression import nodes, rebuilt, stored_tensors
 from qfuse.fusions.base import Fusion
-from qfuse.fusions.expression import Traced, cast, parameter, trace_back
+from qfuse.fusions.expression import CorrectedAccumulators, Traced, cast, parameter, trace_back
 from qfuse.fusions.fixed_elementwise import plan_fixed
 from qfuse.graph import AccumForm, Decision, Environment, Made, Refusal, StoredForm
 from qfuse.indexing import Extents, Index, identity
@@ -52,7 +52,7 @@ class Root:
     @property
     def operation(self) -> str:
         """The operations between dequantize and quantize, in order, for the report."""
-        inside = nodes(input_of(self.traced.scalar))
+        inside = nodes(self.traced.source)
         names = [n.op for n in inside if n.args and not (n.op == "mul" and n.args[0].op in ("sitofp", "uitofp"))]
         shown = list(dict.fromkeys(n for n in names if n not in _SILENT)) or ["scale"]
         return ", ".join(shown)
@@ -105,12 +105,16 @@ class FuseElementwise(Fusion):
 
     def _fixed(self, root: Root, env: Environment) -> Decision | Refusal:
         params = root.node.params
-        plan = plan_fixed(input_of(root.traced.scalar), params, root.extents, env, root.traced.forms)
+        plan = plan_fixed(root.traced.source, root.node, params, root.extents, env)
         if isinstance(plan, Refusal):
             return plan
         exactness = f"within-{plan.steps}-lsb" if plan.steps else "bit-exact"
         payload = PlannedElementwise(root.node, plan.scalar, root.extents, root.moves)
         decision = Decision(self, root.node, exactness, needs=stored_tensors(plan.scalar), payload=payload)
+        for tensor in stored_tensors(plan.scalar):
+            if isinstance(tensor, Made) and isinstance(tensor.decision.fusion, CorrectedAccumulators):
+                tensor.decision.exactness = exactness
+                tensor.decision.detail = {"result": str(params)}
         bound = {"tie_distance": plan.distance, "scaling": env.options.scaling, "guard_bits": plan.guard}
         decision.detail = {**facts(root), **bound}
         decision.replacement = Made(decision)
@@ -147,12 +151,15 @@ def refuse_common(root: Root, env: Environment) -> Refusal | None:
 
 def find_root(node: Quantize, env: Environment) -> Root | None:
     """The expression that a quantize ends, or None when there is no operation on dequantized values before it."""
-    source = node.input
-    if source.op == "elem" and isinstance(env.form(source.payload[0]), StoredForm | AccumForm):
+    source, extents = node.input, node.params.extents
+    integers = env.options.epilogue != "float"
+    form = env.form(source.payload[0]) if source.op == "elem" else None
+    if isinstance(form, StoredForm) or (isinstance(form, AccumForm) and not integers):
         return None
-    extents = node.params.extents
-    scalar, extents, moves = _behind_moves(node, spelled(node, env), extents, env)
-    traced = trace_back(scalar, extents, env)
+    scalar, source, moves = _behind_moves(node, spelled(node, env), env)
+    if moves:
+        extents = env.bindings.extents(moves[0].sources[0].type)
+    traced = trace_back(scalar, extents, env, source, integers)
     if traced is None or (source.op == "elem" and not traced.through):
         return None
     return Root(node, traced, extents, moves)
@@ -180,20 +187,22 @@ def _as_float(scalar: Scalar, type_: str) -> Scalar:
     return cast(Scalar("const", "f64", payload=float(scalar.payload)), type_)
 
 
-def _behind_moves(
-    node: Quantize, scalar: Scalar, extents: Extents, env: Environment
-) -> tuple[Scalar, Extents, tuple[Layout, ...]]:
-    """The stored result over the tensor that reshapes before the quantize start from; they follow on the integers."""
-    params = node.params
+def _behind_moves(node: Quantize, scalar: Scalar, env: Environment) -> tuple[Scalar, Scalar, tuple[Layout, ...]]:
+    """The stored result and its input over the tensor that reshapes before the quantize start from.
+
+    The reshapes follow on the integers.
+    """
+    params, extents = node.params, node.params.extents
+    unmoved = scalar, node.input, ()
     if node.input.op != "elem" or params.scale.index or params.zero_point.index or None in extents:
-        return scalar, extents, ()
+        return unmoved
     value, index = node.input.payload
     leaves = [n for n in nodes(scalar) if n.op == "elem" and n.payload[1]]
     if index != identity(len(extents)) or any(n.payload != node.input.payload for n in leaves):
-        return scalar, extents, ()
+        return unmoved
     moves: list[Layout] = []
     source = value
-    while env.form(source) is None:
+    while not isinstance(env.form(source), StoredForm):
         owner = getattr(source.owner, "operation", None)
         layout = None if owner is None else match_layout(env.bindings, owner)
         if layout is None or layout.inverse is None or layout.kind not in ("reshape", "cast"):
@@ -203,25 +212,10 @@ def _behind_moves(
         moves.insert(0, layout)
         source = layout.sources[0]
     if not moves:
-        return scalar, extents, ()
-    inner = env.bindings.extents(source.type)
-    place: Index = identity(len(inner))
-    moved = rebuilt(scalar, lambda s: Scalar("elem", s.type, payload=(source, place)) if s in leaves else s)
-    return moved, inner, tuple(moves)
-
-
-def input_of(scalar: Scalar) -> Scalar:
-    """What is quantized, found in a traced stored result below the rounding."""
-    x = scalar
-    for _ in range(8):
-        rounding = next((a for a in x.args if any(n.op == "round" for n in nodes(a))), None)
-        if rounding is None:
-            break
-        x = rounding
-        if x.op == "round" and not any(n.op == "round" for a in x.args for n in nodes(a)):
-            break
-    scaled = x.args[0] if x.op == "round" else x
-    return scaled.args[0] if scaled.op in ("div", "mul") else scaled
+        return unmoved
+    place: Index = identity(len(env.bindings.extents(source.type)))
+    leaf = Scalar("elem", node.input.type, payload=(source, place))
+    return rebuilt(scalar, lambda s: leaf if s.op == "elem" and s.payload[1] else s), leaf, tuple(moves)
 
 
 # -- statistics --------------------------------------------------------------------------------------------------

@@ -8,12 +8,16 @@ value goes into are not repeated: their result is read.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from qfuse._mlir import Value
+from qfuse.emit.base import loops_to_dims, out_extents
 from qfuse.emit.expression import SPELLED, nodes, number
-from qfuse.graph import AccumForm, Environment, StoredForm
+from qfuse.emit.spec import PlannedContraction
+from qfuse.fusions.base import Fusion
+from qfuse.graph import AccumForm, Decision, Environment, Made, StoredForm
 from qfuse.indexing import Extents, Index, as_dim, compose, to_affine
 from qfuse.matchers.functions import LIBRARY
 from qfuse.matchers.nodes import Dequantize, Elementwise, LayoutNode, Reduction
@@ -31,6 +35,7 @@ class Traced:
 
     Attributes:
         scalar: the expression; see `qfuse.emit.expression` for its leaves.
+        source: the part of it that was asked for as well, or `scalar`.
         forms: the dequantized values it reads.
         floats: the float values it reads.
         through: the values between that it computes anew.
@@ -38,6 +43,7 @@ class Traced:
     """
 
     scalar: Scalar
+    source: Scalar
     forms: tuple[StoredForm, ...]
     floats: tuple[Value, ...]
     through: tuple[Value, ...]
@@ -57,24 +63,35 @@ def is_plain(index: Index) -> bool:
     return None not in positions and len(set(positions)) == len(positions)
 
 
-def trace_back(scalar: Scalar, extents: Extents, env: Environment) -> Traced | None:
-    """An expression over dimensions of these extents, back to stored integers; None when it reads none."""
+def trace_back(
+    scalar: Scalar, extents: Extents, env: Environment, source: Scalar | None = None, accumulators: bool = False
+) -> Traced | None:
+    """An expression over dimensions of these extents, back to stored integers; None when it reads none.
+
+    Args:
+        scalar: the expression.
+        extents: of its dimensions.
+        env: forms and constants.
+        source: a part of it.
+        accumulators: whether accumulators are read as integers, too, instead of their float value.
+    """
     if not is_repeatable(scalar, env):
         return None
-    tracer = _Tracer(extents, env)
+    tracer = _Tracer(extents, env, accumulators)
     found = tracer.follow(scalar)
-    if id(found) not in tracer.quantized:
+    part = found if source is None else tracer.follow(source)
+    if id(found) not in tracer.quantized or id(part) not in tracer.quantized:
         return None
     kept = nodes(found)
     floats = [n.payload[0] for n in kept if n.op == "elem" and env.reader.constants.read(n.payload[0]) is None]
-    return Traced(
-        found, tuple(tracer.forms), tuple(dict.fromkeys(floats)), tuple(dict.fromkeys(tracer.through)), tracer.exact
-    )  # fmt: skip
+    forms, through = tuple(tracer.forms), tuple(dict.fromkeys(tracer.through))
+    return Traced(found, part, forms, tuple(dict.fromkeys(floats)), through, tracer.exact)
 
 
 class _Tracer:
-    def __init__(self, extents: Extents, env: Environment) -> None:
+    def __init__(self, extents: Extents, env: Environment, accumulators: bool) -> None:
         self.extents = extents
+        self.accumulators = accumulators
         self.env = env
         self.quantized: set[int] = set()
         self.forms: list[StoredForm] = []
@@ -125,7 +142,10 @@ class _Tracer:
             return Scalar("const", leaf.type, payload=_scalar_of(array, leaf.type))
         form = self.env.form(value)
         if isinstance(form, AccumForm):
-            return leaf
+            if not self.accumulators or form.decision.payload.blocked is not None:
+                return leaf
+            if value == form.decision.node.result:
+                return self._mark(self.follow(self._accumulated(form, index)))
         if isinstance(form, StoredForm):
             compute = arithmetic(value, self.env)
             if compute != "":
@@ -142,6 +162,52 @@ class _Tracer:
             self.through.append(value)
             return found
         return found if found.op == "const" else leaf
+
+    def _accumulated(self, form: AccumForm, index: Index) -> Scalar:
+        """The float value of accumulators, on the corrected accumulators as integers."""
+        planned: PlannedContraction = form.decision.payload
+        own = out_extents(planned.extents, planned.out_loops)
+        to_dims = loops_to_dims(planned.out_loops, len(planned.extents))
+        x = Scalar("stored", f"i{planned.bits}", payload=(corrected(form.decision, self.env), index))
+        x = self._mark(Scalar("sitofp", form.element, (x,)))
+        for side in (planned.lhs, planned.rhs):
+            scale = side.params.scale
+            if scale.scalar != 1.0:
+                over = Param(compose(scale.index, to_dims, own), scale.data, scale.value, scale.element)
+                x = Scalar("mul", form.element, (x, parameter(over.over(index, self.extents), form.element)))
+        for step in form.steps:  # what the sum starts from
+            operand = step.operand
+            if operand is None:
+                continue
+            if operand.number is not None:
+                other = number(operand.number, form.element)
+            else:
+                place = compose(operand.index, index, self.extents)
+                other = cast(Scalar("elem", operand.element, payload=(operand.value, place)), form.element)
+            x = Scalar(step.kind, form.element, (x, other))
+        return x
+
+
+class CorrectedAccumulators(Fusion):
+    """Accumulators less what the zero points add to them, as an integer tensor; made where an expression reads it."""
+
+    id = "qfuse.corrected"
+    listed = False
+
+    def build(self, decision: Decision, context: Any) -> Any:
+        """By the target's emitter."""
+        return context.emitter.corrected(decision.needs[0], context)
+
+
+def corrected(decision: Decision, env: Environment) -> Made:
+    """The corrected accumulators of a planned contraction, the same for all that read them."""
+    found = env.corrected.get(decision)
+    if found is None:
+        made = Decision(
+            CorrectedAccumulators(), decision.node, "bit-exact", needs=(decision,), payload=decision.payload
+        )
+        found = env.corrected[decision] = Made(made)
+    return found
 
 
 def is_repeatable(scalar: Scalar, env: Environment) -> bool:

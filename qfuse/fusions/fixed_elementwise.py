@@ -15,11 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qfuse.emit.expression import nodes
+from qfuse.emit.spec import PlannedContraction
 from qfuse.fixed_point import Multiplier, fits, greatest_scale, is_power_of_two, tie_distance
-from qfuse.graph import Array, Environment, Refusal, StoredForm
+from qfuse.graph import Array, Environment, Made, Refusal
 from qfuse.indexing import Extents, compose, identity
+from qfuse.matchers.nodes import Quantize
 from qfuse.matchers.scalar import Scalar
-from qfuse.qparams import Param, QuantParams, broadcast_to_dims
+from qfuse.qparams import Param, QuantParams, StorageType, broadcast_to_dims
 
 #: Magnitudes of integers between rescales stay below this.
 _LIMIT = float(1 << 31)
@@ -70,21 +72,18 @@ class FixedExpression:
 
 
 def plan_fixed(
-    source: Scalar, params: QuantParams, extents: Extents, env: Environment, forms: tuple[StoredForm, ...]
+    source: Scalar, node: Quantize, params: QuantParams, extents: Extents, env: Environment
 ) -> FixedExpression | Refusal:
-    """What is quantized with `params`, an expression over `extents`, in integers."""
+    """What `node` quantizes, an expression over `extents`, in integers; `params` are its own over the same."""
     scale = _over(params.scale, extents)
     zero = _over(params.zero_point, extents)
     if scale is None or zero is None:
         return Refusal("an elementwise operation in integers needs constant parameters of the result")
     step = scale.astype(np.float64)
     reason = _BEYOND
-    magnitude = max(_greatest(f) for f in forms) / float(step.min())
     for guard in range(_GUARD[0], _GUARD[1] - 1, -1):
-        if magnitude * 2.0**guard >= _LIMIT:
-            continue
         try:
-            return _Planner(step, extents, env, guard).result(source, params, zero)
+            return _Planner(step, extents, env, guard).result(source, node, params, zero)
         except NotIntegerError as error:
             reason = str(error)
         if reason != _BEYOND:
@@ -94,14 +93,6 @@ def plan_fixed(
 
 def _refusal(reason: str) -> Refusal:
     return Refusal(f"the elementwise operation has no integer form: {reason}", "use epilogue=float")
-
-
-def _greatest(form: StoredForm) -> float:
-    """Greatest magnitude of a dequantized value."""
-    scale, zero = form.params.scale.data, form.params.zero_point.data
-    if scale is None or zero is None or not scale.size or not zero.size:
-        return 0.0
-    return float(scale.max()) * max(abs(form.low - int(zero.max())), abs(form.high - int(zero.min())), 1)
 
 
 def _over(param: Param, extents: Extents) -> Array | None:
@@ -119,13 +110,14 @@ class _Planner:
         self.guarded = False
         self._known: dict[int, Term | Array] = {}
 
-    def result(self, source: Scalar, params: QuantParams, zero: Array) -> FixedExpression:
+    def result(self, source: Scalar, node: Quantize, params: QuantParams, zero: Array) -> FixedExpression:
         """The quantize of an expression."""
         value = self.term(source)
         if not isinstance(value, Term):
             raise NotIntegerError("it is a constant")
         rescaled = self.rescale(value, self.step)
-        exact = rescaled.error == 0 and (rescaled is value or self.env.options.scaling == "half-even")
+        to_even = self.env.options.scaling == "half-even" and not node.zero_point_first
+        exact = rescaled.error == 0 and (rescaled is value or to_even)
         distance = max(rescaled.error - (0.0 if rescaled is value else 0.5), 0.0)
         steps = 0 if exact else 1 + int(distance)
         x = rescaled.integer
@@ -188,7 +180,13 @@ class _Planner:
 
     def _range(self, x: Scalar, signed: bool) -> tuple[int, int]:
         if x.op == "stored":
-            bits = int(x.type[1:])
+            bits, tensor = int(x.type[1:]), x.payload[0]
+            if isinstance(tensor, Made) and isinstance(tensor.decision.payload, PlannedContraction):
+                bound = tensor.decision.payload.bound
+                return -bound, bound
+            array = self.env.array(tensor, StorageType(bits, signed))
+            if array is not None and array.size:
+                return int(array.min()), int(array.max())
             return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
         if x.op in ("extsi", "extui"):
             return self._range(x.args[0], x.op == "extsi")
@@ -310,6 +308,9 @@ class _Planner:
         ratio = term.scale / scale
         if np.array_equal(ratio, np.ones(ratio.shape)):
             return term
+        bound = term.bound * float(ratio.max(initial=0.0)) + 1.0
+        if bound >= _LIMIT:
+            raise NotIntegerError(_BEYOND)
         multiplier = self._multiplier(ratio)
         error = float((term.error * ratio).max(initial=0.0)) + 0.5
         distances = tie_distance(multiplier, ratio, term.bound, self.env.options.scaling, _ROUNDED)
@@ -320,7 +321,7 @@ class _Planner:
             "rescale", I64, (term.integer, self.constant(multiplier.mantissa), self.constant(multiplier.shift)),
             (self.env.options.scaling, multiplier.bits),
         )  # fmt: skip
-        return self._checked(Term(integer, scale, term.bound * float(ratio.max(initial=0.0)) + 1.0, error))
+        return Term(integer, scale, bound, error)
 
     def _multiplier(self, ratio: Array) -> Multiplier:
         bits = 31

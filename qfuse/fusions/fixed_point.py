@@ -8,16 +8,17 @@ each is monotone. The bias is an integer at the scale of the accumulators,  roun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from qfuse.emit.base import loops_to_dims, out_extents
-from qfuse.emit.fixed_epilogue import FixedScale, PlannedFixedRequantize, PlannedFixedRescale
+from qfuse.emit.fixed_epilogue import FixedAddend, FixedScale, PlannedFixedRequantize, PlannedFixedRescale
 from qfuse.emit.spec import PlannedContraction
 from qfuse.fixed_point import Multiplier, fits, greatest_scale, is_power_of_two, tie_distance
 from qfuse.graph import AccumForm, Array, Environment, Refusal, Step, StepOperand, StoredForm
-from qfuse.indexing import Extents, Index, compose, dims_of_index, is_identity
+from qfuse.indexing import Extents, Index, as_dim, compose, dims_of_index, is_identity
 from qfuse.matchers.scalar import gather
 from qfuse.qparams import Param, QuantParams, broadcast_to_dims
 
@@ -27,6 +28,9 @@ _ROUNDED = 2.0**-48
 _MOST_SCALES = 1 << 16
 #: A bias is at the accumulators' scale when its own is within the rounding of f32.
 _SAME_SCALE = 2.0**-22
+
+#: Guard bits of a sum, at least and at most.
+_GUARD = (4, 20)
 
 _I32 = 1 << 31
 
@@ -61,6 +65,7 @@ class FixedPlan:
             "scaling": self.scale.rounding,
             "multiplier": f"{multiplier.mantissa.size} channels" if known is None else f"{known[0]} / 2^{known[1]}",
             "channel_bounds": None if same else [int(n) for n in bounds],
+            **({"guard_bits": self.scale.guard} if self.scale.addends else {}),
         }
 
 
@@ -72,6 +77,7 @@ class _Line:
         loose: how far `whole` may be from what it stands for.
         mass: sum of what was added, as magnitudes: what the rounding of `offset` is relative to.
         rounded: whether any number was computed with rounding.
+        addends: dequantized tensors that are added, each with its scale.
     """
 
     slope: Array
@@ -82,6 +88,7 @@ class _Line:
     loose: Array
     mass: Array
     rounded: bool
+    addends: list[tuple[StoredForm, Index, Array]] = field(default_factory=list[tuple[StoredForm, Index, Array]])
 
     def add(self, number: Array) -> None:
         self.rounded = self.rounded or bool(self.offset.any())
@@ -91,6 +98,7 @@ class _Line:
     def multiply(self, number: Array) -> None:
         self.rounded = self.rounded or not is_power_of_two(np.abs(number))
         self.slope, self.offset, self.mass = self.slope * number, self.offset * number, self.mass * np.abs(number)
+        self.addends = [(form, index, scale * number) for form, index, scale in self.addends]
         ends = self.low * number, self.high * number
         self.low, self.high = np.minimum(*ends), np.maximum(*ends)
 
@@ -115,7 +123,7 @@ def plan_requantize(form: AccumForm, params: QuantParams, env: Environment) -> F
         if refusal is not None:
             return refusal
     extents = out_extents(planned.extents, planned.out_loops)
-    return _finish(line, planned.bound, params, extents, env)
+    return _finish(line, planned.bound, params, extents, _I32, env)
 
 
 def plan_rescale(form: StoredForm, params: QuantParams, env: Environment) -> FixedPlan | Refusal:
@@ -134,7 +142,7 @@ def plan_rescale(form: StoredForm, params: QuantParams, env: Environment) -> Fix
         slope, nothing, nothing - np.inf, nothing + np.inf, whole, nothing, nothing, not is_power_of_two(slope)
     )
     largest = max(abs(form.low), abs(form.high))
-    return _finish(line, largest, params, params.extents, env)
+    return _finish(line, largest, params, params.extents, _I32 + 1, env)
 
 
 def _start(planned: PlannedContraction, env: Environment) -> _Line | Refusal:
@@ -193,6 +201,9 @@ def _follow(line: _Line, step: Step, planned: PlannedContraction, env: Environme
     if step.kind in ("add", "sub") and _take_integers(line, step, extents, env):
         return None
     number = _constant_over(step.operand, extents, env)
+    added = None if number is not None else _addend(step.operand, extents, env)
+    if added is not None and step.kind in ("add", "sub", "rsub"):
+        return _take_addend(line, step.kind, *added)
     if number is None:
         return Refusal(
             f"the epilogue has {_SHOWN[step.kind]} a float tensor that is known only at run time",
@@ -220,6 +231,33 @@ _SHOWN = {
     "add": "an addition of", "sub": "a subtraction of", "rsub": "a subtraction from", "mul": "a multiplication by",
     "div": "a division by", "max": "a maximum with", "min": "a minimum with",
 }  # fmt: skip
+
+
+def _take_addend(line: _Line, kind: str, form: StoredForm, index: Index, scale: Array) -> Refusal | None:
+    """Takes the addition of a dequantized tensor."""
+    if (np.isfinite(line.low) | np.isfinite(line.high)).any():
+        return Refusal(
+            "a dequantized tensor is added behind a clamp, which cannot move behind the addition",
+            "quantize between the two, or use epilogue=float",
+        )
+    if kind == "rsub":
+        line.multiply(np.full((1,) * line.offset.ndim, -1.0))
+    line.rounded = line.rounded or not is_power_of_two(scale)
+    line.addends.append((form, index, -scale if kind == "sub" else scale))
+    return None
+
+
+def _addend(operand: StepOperand, extents: Extents, env: Environment) -> tuple[StoredForm, Index, Array] | None:
+    """A dequantized tensor with constant parameters: its form, the index of its integers, its scale."""
+    form = None if operand.value is None else env.form(operand.value)
+    if not isinstance(form, StoredForm) or form.params.zero_point.data is None or form.params.scale.data is None:
+        return None
+    params = form.params.over(operand.index, extents)
+    index = compose(form.index, operand.index, extents)
+    scale = _over_dims(form.params.scale.data, params.scale.index, extents)
+    if scale is None or params.scale.data is None or None in map(as_dim, index):
+        return None
+    return replace(form, params=params), index, scale.astype(np.float64)
 
 
 def _constant_over(operand: StepOperand, extents: Extents, env: Environment) -> Array | None:
@@ -271,7 +309,9 @@ def _take_integers(line: _Line, step: Step, extents: Extents, env: Environment) 
     return True
 
 
-def _finish(line: _Line, largest: int, params: QuantParams, extents: Extents, env: Environment) -> FixedPlan | Refusal:
+def _finish(
+    line: _Line, largest: int, params: QuantParams, extents: Extents, limit: int, env: Environment
+) -> FixedPlan | Refusal:
     """Ends a line by a quantize: multiplier, integer bias, clamp bounds and error bound.
 
     Args:
@@ -279,6 +319,7 @@ def _finish(line: _Line, largest: int, params: QuantParams, extents: Extents, en
         largest: greatest magnitude of the integers before `line.whole` is added.
         params: of the output.
         extents: of what the arrays are over.
+        limit: what that magnitude with the bias must be less than.
         env: options.
     """
     scale = _constant_param("scale of the result", params.scale, extents)
@@ -289,13 +330,10 @@ def _finish(line: _Line, largest: int, params: QuantParams, extents: Extents, en
         return zero
     step, zero = scale.astype(np.float64), zero.astype(np.int64)
     ratio = line.slope / step
-    multiplier = _multiplier(np.abs(ratio), env)
-    if isinstance(multiplier, Refusal):
-        return multiplier
     sign = np.sign(ratio).astype(np.int64)
     exact_bias = line.offset / line.slope
-    reach = largest + np.abs(exact_bias).max(initial=0.0) + np.abs(line.whole).max(initial=0) + 1
-    if not reach < _I32:
+    reach = largest + np.ceil(np.abs(exact_bias)).max(initial=0.0) + np.abs(line.whole).max(initial=0)
+    if not reach < limit:
         return Refusal(
             f"accumulator and bias can reach {reach:.0f}, which does not fit i32",
             "use narrower storage, a smaller reduction or a smaller bias",
@@ -308,9 +346,65 @@ def _finish(line: _Line, largest: int, params: QuantParams, extents: Extents, en
         np.clip(np.rint(end / step) + zero, params.quant_min, params.quant_max).astype(np.int64)
         for end in (line.low, line.high)
     )
+    if line.addends:
+        return _with_addends(line, step, (total, sign, zero, low, high), float(reach), loose, extents, env)
+    multiplier = _multiplier(np.abs(ratio), env)
+    if isinstance(multiplier, Refusal):
+        return multiplier
     planned = FixedScale(multiplier, env.options.scaling, total, sign, zero, low, high)
     distance, bounds = _bounds(planned, np.abs(ratio), int(reach), loose, rounded)
     return FixedPlan(planned, distance, bounds)
+
+
+def _with_addends(
+    line: _Line,
+    step: Array,
+    rest: tuple[Array, Array, Array, Array, Array],
+    reach: float,
+    loose: Array,
+    extents: Extents,
+    env: Environment,
+) -> FixedPlan | Refusal:
+    """Values and addends are brought to one grid of 2^-guard steps, added and rounded.
+
+    Each rescale is off by half a point of the grid and its own distance; these add up.
+    """
+    ratio = np.abs(line.slope / step)
+    scales = [scale / step for _, _, scale in line.addends]
+    biases: list[Array] = []
+    magnitudes: list[float] = []
+    for form, _, scale in line.addends:
+        zero = _constant_param("zero point of the added tensor", form.params.zero_point, extents)
+        if isinstance(zero, Refusal):
+            return zero
+        if not ((scale > 0).all() or (scale < 0).all()):
+            return Refusal("an added tensor is multiplied by constants of both signs")
+        biases.append(-zero.astype(np.int64))
+        magnitudes.append(float(max(np.abs(form.low - zero).max(), np.abs(form.high - zero).max())))
+    largest = float((ratio * reach).max()) + sum(
+        float(np.abs(s).max()) * m for s, m in zip(scales, magnitudes, strict=True)
+    )
+    guard = min(_GUARD[1], 30 - math.ceil(math.log2(largest + 1)))
+    if guard < _GUARD[0]:
+        return Refusal(f"a sum in the epilogue can reach {largest:.6g} steps of the result, too many for i32")
+    uncertainty = _ROUNDED if line.rounded or not is_power_of_two(step) else 0.0
+    rounding = env.options.scaling
+    distance = loose * ratio
+    made: list[Multiplier] = []
+    for scale, magnitude in zip([ratio, *map(np.abs, scales)], [reach, *magnitudes], strict=True):
+        multiplier = _multiplier(scale * 2.0**guard, env)
+        if isinstance(multiplier, Refusal):
+            return multiplier
+        made.append(multiplier)
+        off = 0.5 + tie_distance(multiplier, scale * 2.0**guard, magnitude, rounding, uncertainty)
+        distance = distance + off * 2.0**-guard
+    addends = tuple(
+        FixedAddend(form.q, index, form.params.storage, bias, 1 if bool((scale > 0).all()) else -1, multiplier)
+        for (form, index, scale), bias, multiplier in zip(line.addends, biases, made[1:], strict=True)
+    )
+    total, sign, zero, low, high = rest
+    planned = FixedScale(made[0], rounding, total, sign, zero, low, high, addends, guard)
+    return FixedPlan(planned, float(distance.max()), (1 + np.floor(distance)).astype(np.int64))
 
 
 def _multiplier(ratio: Array, env: Environment) -> Multiplier | Refusal:

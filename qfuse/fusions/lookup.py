@@ -23,7 +23,7 @@ import numpy as np
 from qfuse.emit.elementwise import Between, PlannedLookup
 from qfuse.emit.expression import nodes, rebuilt
 from qfuse.fusions.base import Fusion
-from qfuse.fusions.elementwise import Root, facts, find_root, input_of, refuse_common
+from qfuse.fusions.elementwise import Root, facts, find_root, refuse_common
 from qfuse.graph import Array, Decision, Environment, Made, Refusal, StoredForm
 from qfuse.matchers.functions import LIBRARY
 from qfuse.matchers.nodes import Node, Quantize
@@ -84,6 +84,8 @@ def _only_input(root: Root) -> Scalar | None:
         if node.op == "stored":
             found.append(node)
     first = found[0]
+    if not root.traced.forms or first.payload[0] is not root.traced.forms[0].q:
+        return None
     return first if all(n.payload == first.payload for n in found) and root.traced.unreadable() is None else None
 
 
@@ -175,7 +177,7 @@ def _points(root: Root, env: Environment) -> _Table | None:
     held = every.astype(np.int16 if storage.bits == 16 or storage.signed else np.int32)
     precise = _in_f64(root.traced.scalar)
     reference = _evaluated(root, precise, held, env)
-    real = _real(root, precise, held, env)
+    real = _real(root, _in_f64(root.traced.source), held, env)
     if reference is None or real is None:
         return None
     spacing = storage.bits - 9
@@ -218,7 +220,7 @@ def _evaluated(root: Root, scalar: Scalar, held: Array, env: Environment) -> Arr
 def _real(root: Root, scalar: Scalar, held: Array, env: Environment) -> Array | None:
     """The result in steps, with its zero point, before it is rounded; NaN gives the lower bound."""
     params = root.node.params
-    real = env.reader.evaluate(_with_input(input_of(scalar), held), held.shape)
+    real = env.reader.evaluate(_with_input(scalar, held), held.shape)
     if real is None or params.scale.scalar is None or params.zero_point.scalar is None:
         return None
     steps = np.broadcast_to(real, held.shape).astype(np.float64) / params.scale.scalar + params.zero_point.scalar

@@ -263,6 +263,54 @@ def test_equal_parameters_are_compared_exactly() -> None:
     assert "arith.muli" not in str(module)
 
 
+# -- accumulators ----------------------------------------------------------------------------------------------------
+
+
+def product(f: Function) -> str:
+    """A product of two dequantized matrices, and a bias."""
+    a = f.dequantize(f.argument("i8", (4, 16)), 0.02, 3, shape=(4, 16))
+    b = f.dequantize(f.argument("i8", (16, 6)), [0.01, 0.02, 0.03, 0.04, 0.05, 0.06], [0] * 6, shape=(16, 6))
+    zero = f.line("arith.constant 0.0 : f32")
+    start = f.line(f"linalg.fill ins({zero} : f32) outs({f.empty((4, 6), 'f32')} : tensor<4x6xf32>) -> tensor<4x6xf32>")
+    value = f.line(
+        f"linalg.matmul ins({a}, {b} : tensor<4x16xf32>, tensor<16x6xf32>) outs({start} : tensor<4x6xf32>)"
+        " -> tensor<4x6xf32>"
+    )
+    bias = f.line("arith.constant dense<[0.1, -0.2, 0.3, 4.0, -5.0, 0.6]> : tensor<6xf32>")
+    inputs = [(value, f.shape, "f32", "d0, d1"), (bias, (6,), "f32", "d1")]
+    return f.elementwise(inputs, "    %y = arith.addf %a, %b : f32")
+
+
+def residual() -> Function:
+    f = Function("residual")
+    both = f.binary("addf", product(f), f.dequantize(f.argument("i8"), 0.04, -7))
+    return f.returns(f.quantize(f.unary(both, RELU), 0.15, -128))
+
+
+def gate() -> Function:
+    f = Function("gate")
+    return f.returns(f.quantize(f.binary("mulf", product(f), f.dequantize(f.argument("i8"), 0.01, -7)), 0.2, 0))
+
+
+@pytest.mark.parametrize("make", [residual, gate], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("options", [{}, {"rounding": "magic"}, {"epilogue": "fixed-point"}], ids=str)
+def test_a_residual_is_read_as_integers(make: Callable[[], Function], options: dict[str, Any]) -> None:
+    function = make()
+    module, report = fused(function, **options)
+    fixed = "epilogue" in options
+    last = "qfuse.elementwise" if fixed else "qfuse.requantize"
+    assert [e["fusion"] for e in report.applied] == ["qfuse.contraction", last]
+    assert report.missed == []
+    assert "tensor<4x6xf32>" not in str(module)
+    assert ("f32" in str(module)) != fixed
+    assert [e["exactness"] for e in report.applied] == ["within-1-lsb"] * 2
+    if make is residual:
+        assert report.applied[1]["tie_distance"] < 0.01
+    before, after = (run({function.name: m}, [function])[function.name] for m in (parse(function), module))
+    for a, b in zip(before, after, strict=True):
+        assert np.abs(a[0].astype(np.int64) - b[0].astype(np.int64)).max() <= 1
+
+
 # -- refusals --------------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ FLOAT_OPERATION = re.compile(r"\b(?:arith\.(?:\w+f|[su]itofp|fpto[su]i)|math\.\w
 KINDS = ("random", "extremes", "low", "high")
 M, K, N = 4, 24, 6
 
-Made = tuple[Function, tuple[Value, Value], Grid]
+Made = tuple[Function, tuple[Value, ...], Grid]
 
 
 def layer(
@@ -33,6 +33,9 @@ def layer(
     out: Grid | None = None,
     weights: Any = None,
     steps: Callable[[Function, Value], Value] = lambda _, x: x,
+    residual: Grid | None = None,
+    kind: str = "add",
+    behind: Callable[[Function, Value], Value] = lambda _, x: x,
 ) -> Made:
     """A quantized matmul: its function, its stored operands and its output grid."""
     f = Function(name, 3)
@@ -40,8 +43,14 @@ def layer(
     rhs = rhs or Grid(axes=(1,), scale=f.rng.uniform(0.002, 0.02, n).astype(np.float32))
     out = out or Grid(scale=np.float32(0.0771), zero=5)
     a, b = f.argument((M, k), lhs), f.weight((k, n), rhs, weights)
-    f.results(f.quantize(steps(f, f.matmul(f.dequantize(a), f.dequantize(b))), out))
-    return f, (a, b), out
+    y = steps(f, f.matmul(f.dequantize(a), f.dequantize(b)))
+    if residual is None:
+        f.results(f.quantize(behind(f, y), out))
+        return f, (a, b), out
+    c = f.argument((M, n), residual)
+    y = f.binary(kind.removeprefix("r"), y, f.dequantize(c), swap=kind == "rsub")
+    f.results(f.quantize(behind(f, y), out))
+    return f, (a, b, c), out
 
 
 def bias(f: Function, x: Value) -> Value:
@@ -86,12 +95,19 @@ def layers() -> list[Made]:
         layer("scale_of_2_minus_40", lhs=per_tensor(2.0**-20), rhs=per_tensor(2.0**-20), out=per_tensor(1.0, -3)),
         layer("wide_result", out=per_tensor(1e-5, 100, bits=16)),
         layer("widest_result", out=per_tensor(1e-9, None, bits=32, low=-(1 << 31), high=(1 << 31) - 128)),
+        layer("residual", steps=bias, residual=per_tensor(0.031, -7), behind=lambda f, x: f.relu(x)),
+        layer("residual_subtracted", residual=per_tensor(0.031, 255, signed=False), kind="sub"),
+        layer("subtracted_from_residual", residual=per_tensor(0.031, -128), kind="rsub", behind=bias),
+        layer("residual_by_channel", steps=bias, behind=lambda f, x: f.scale_by(x, -0.77),
+              residual=Grid(axes=(1,), scale=np.linspace(0.01, 0.2, N).astype(np.float32), zero=np.arange(N) - 3)),
+        layer("residual_of_ties", lhs=per_tensor(2.0**-5, 3), rhs=per_tensor(2.0**-4), out=per_tensor(2.0**-2, 1),
+              residual=per_tensor(2.0**-3, 5)),
         layer("by_channel_of_the_result",
               out=Grid(axes=(1,), scale=np.linspace(0.02, 0.4, N).astype(np.float32), zero=np.arange(N) * 40 - 128)),
     ]  # fmt: skip
 
 
-DYADIC = ("ties", "ties_by_channel", "scale_of_2_20", "scale_of_2_minus_40")
+DYADIC = ("ties", "ties_by_channel", "scale_of_2_20", "scale_of_2_minus_40", "residual_of_ties")
 VARIANTS = [Variant(f"fixed-point-{r}", "integer-only", {"scaling": r}) for r in ROUNDINGS]
 POWERS = [Variant(f"power-of-two-{r}", "integer-only", {"scaling": r, "epilogue": "power-of-two"}) for r in ROUNDINGS]
 
@@ -129,10 +145,11 @@ def test_executed(variant: Variant) -> None:
             assert (off <= channels).all(), (name, off.max(), bound)
             near = reference.distance <= entry["tie_distance"] * 1.01 + 2.0**-30 * reference.magnitude
             assert (near | (off == 0)).all(), (name, entry)
-            np.testing.assert_array_equal(stored, scale.apply(accumulators(run, operands)), name)
+            added = [run.integers(v).astype(np.int64) for v in operands[2:]]
+            np.testing.assert_array_equal(stored, scale.apply(accumulators(run, operands[:2]), added), name)
 
 
-def accumulators(run: Evaluation, operands: tuple[Value, Value]) -> Array:
+def accumulators(run: Evaluation, operands: tuple[Value, ...]) -> Array:
     """The corrected integer sums, from the stored integers."""
     shifted: list[Array] = []
     for value in operands:

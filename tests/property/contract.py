@@ -73,7 +73,7 @@ class Outcome:
         differing: how many differ from the reference, as their class allows.
         farthest: the greatest part of its stated distance that a difference was found at.
         inputs: on which a violation was found.
-        results: of the fused function on these.
+        results: of the fused function on these, else on the first inputs.
     """
 
     violations: list[Violation] = field(default_factory=list)
@@ -102,16 +102,38 @@ def examine(built: Built, target: Target, samples: Sequence[Mapping[str, Any]], 
         report = qfuse.fuse(fused, target.target, **target.options)
         outcome.missed = [e["reason"] for e in report.missed]
         entries = _entries(built, report)
-        outcome.classes.update("float" if e is None else e["exactness"] for e in entries)
+        outcome.classes.update(
+            "float" if e is None else e["exactness"] for e, n in zip(entries, built.layers, strict=False) if n >= 0
+        )
         if not fused.operation.verify():
             outcome.violations.append(Violation("verify", None, "the fused module does not verify"))
         if thorough:
-            _look_at_text(fused, target, report, outcome)
+            _look_at_text(built, fused, target, report, outcome)
         for inputs in samples:
             _run(built, plain, fused, entries, inputs, outcome)
             if outcome.violations:
                 break
+        if thorough and not outcome.violations:
+            _run_hidden(built, target, samples[0], outcome)
     return outcome
+
+
+def _run_hidden(built: Built, target: Target, inputs: Mapping[str, Any], outcome: Outcome) -> None:
+    """With only the last result returned, layers before it have no other user: the numbers are the same."""
+    module = ir.Module.parse(built.last_only)
+    qfuse.fuse(module, target.target, **target.options)
+    try:
+        (hidden,) = execute(module, list(inputs.values()))
+    except PoisonError as error:
+        outcome.violations.append(Violation("poison", None, f"with one result, the function computes poison: {error}"))
+        return
+    shown = outcome.results[-1]
+    if not np.array_equal(hidden, shown):
+        outcome.inputs = dict(inputs)
+        count = int((hidden != shown).sum())
+        outcome.violations.append(
+            Violation("hidden", None, f"{count} of {shown.size} numbers differ when only the last result is returned")
+        )
 
 
 def _entries(built: Built, report: qfuse.Report) -> list[dict[str, Any] | None]:
@@ -125,13 +147,13 @@ def _entries(built: Built, report: qfuse.Report) -> list[dict[str, Any] | None]:
     return [found.get(line) for line in built.lines]
 
 
-def _look_at_text(fused: Any, target: Target, report: qfuse.Report, outcome: Outcome) -> None:
+def _look_at_text(built: Built, fused: Any, target: Target, report: qfuse.Report, outcome: Outcome) -> None:
     before = str(fused)
     again = qfuse.fuse(fused, target.target, **target.options)
     if again.applied or str(fused) != before:
         what = [e["fusion"] for e in again.applied] or ["the text differs"]
         outcome.violations.append(Violation("second run", None, f"a second run is not idle: {', '.join(what)}"))
-    if target.target == "integer-only" and not report.missed:
+    if target.target == "integer-only" and not report.missed and not built.floats:
         left = _float_operations(fused)
         if left:
             outcome.violations.append(
@@ -169,13 +191,14 @@ def _run(
         outcome.inputs = dict(inputs)
         outcome.violations.append(Violation("poison", None, f"the fused function computes poison: {error}"))
         return
+    if not outcome.results:
+        outcome.results = results
     judge(built, plain, entries, inputs, results, outcome)
 
 
 def judge(
-    built: Built, plain: Any, entries: Sequence[Any], inputs: Mapping[str, Any], results: Sequence[Array],
-    outcome: Outcome,
-) -> None:  # fmt: skip
+    built: Built, plain: Any, entries: Sequence[Any], inputs: Mapping[str, Any], results: Sequence[Array], outcome: Outcome
+) -> None:
     """Compares the results of a fused function, a layer at a time, given the results of the layers before."""
     returned = built.function.returned
     observed = {

@@ -8,8 +8,9 @@ Numbers of a layer depend on the seed of the graph and the layer's position only
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -72,9 +73,18 @@ class Built:
     graph: Graph
 
     @property
-    def stored_results(self) -> int:
-        """How many results are stored integers."""
-        return len(self.function.returned) - self.floats
+    def last_only(self) -> str:
+        """The text of the function with no result but the last."""
+        f = self.function
+        every, f.returned = f.returned, f.returned[-1:]
+        text = f.text
+        f.returned = every
+        return text
+
+    def samples(self, kinds: Sequence[str] = ("random", "extremes", "low")) -> list[dict[str, Any]]:
+        """Inputs by argument name, always the same."""
+        rng = np.random.default_rng([self.graph.seed, 9])
+        return [self.function.sample(rng, kind) for kind in kinds]
 
 
 
