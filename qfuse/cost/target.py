@@ -40,6 +40,10 @@ class Target:
         epilogue: default of the option of that name.
         scaling: default of the option of that name.
         integer_only: whether the report names every operation that keeps float arithmetic between quantized values.
+        throughput: for the cost model, by types: `s8xs8`, `f32xf32` in multiply-accumulates a second, `s8`, `f32` in
+            elements a second of one elementwise operation. What is not named is unknown, not free.
+        memory_bandwidth: bytes a second, or None when unknown.
+        call_overhead: seconds that starting one operation takes, or None when unknown.
     """
 
     name: str
@@ -58,6 +62,9 @@ class Target:
     epilogue: str = "float"
     scaling: str = "single"
     integer_only: bool = False
+    throughput: Mapping[str, float] = field(default_factory=dict[str, float])
+    memory_bandwidth: float | None = None
+    call_overhead: float | None = None
 
     def allows(self, fusion: str) -> bool:
         """Whether the fusion of this id may be used."""
