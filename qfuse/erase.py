@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qfuse._mlir import Operation, Value
-from qfuse.matchers.scalar import ScalarReader
+from qfuse.matchers.reader import ScalarReader
 
 
 def erase(roots: list[Value], reader: ScalarReader) -> None:

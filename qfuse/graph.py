@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from qfuse._mlir import Bindings, Value
-from qfuse.indexing import Extents, Index, compose, identity
+from qfuse.indexing import Extents, Index, compose, gather, identity
 from qfuse.matchers.layout import Layout, is_integer_barrier
 from qfuse.matchers.nodes import Node, Quantize
-from qfuse.matchers.scalar import Scalar, ScalarReader, gather
+from qfuse.matchers.reader import ScalarReader
+from qfuse.matchers.scalar import Scalar
 from qfuse.qparams import Param, QuantParams, StorageType
 
 Array = np.ndarray[Any, Any]

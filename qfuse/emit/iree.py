@@ -25,9 +25,8 @@ from qfuse.emit.base import BuildContext, dims_in, loops_to_dims
 from qfuse.emit.linalg import Accumulators, LinalgEmitter
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, Side
 from qfuse.graph import Array, Existing
-from qfuse.indexing import affine_map, as_dim, compose, identity
+from qfuse.indexing import affine_map, as_dim, compose, gather, identity
 from qfuse.matchers.layout import BARRIER
-from qfuse.matchers.scalar import gather
 from qfuse.qparams import ZERO, Param, StorageType
 
 _WIDTHS = (8, 16, 32)

@@ -21,7 +21,8 @@ from qfuse.graph import AccumForm, Decision, Environment, Made, StoredForm
 from qfuse.indexing import Extents, Index, as_dim, compose, to_affine
 from qfuse.matchers.functions import LIBRARY
 from qfuse.matchers.nodes import Dequantize, Elementwise, LayoutNode, Reduction
-from qfuse.matchers.scalar import Scalar, ScalarReader
+from qfuse.matchers.reader import ScalarReader
+from qfuse.matchers.scalar import Scalar
 from qfuse.qparams import Param, QuantParams
 
 #: Operations that one expression may have. What is longer is not repeated inside of one operation.

@@ -18,8 +18,7 @@ from qfuse.emit.fixed_epilogue import FixedAddend, FixedScale, PlannedFixedRequa
 from qfuse.emit.spec import PlannedContraction
 from qfuse.fixed_point import Multiplier, fits, greatest_scale, is_power_of_two, tie_distance
 from qfuse.graph import AccumForm, Array, Environment, Refusal, Step, StepOperand, StoredForm
-from qfuse.indexing import Extents, Index, as_dim, compose, dims_of_index, is_identity
-from qfuse.matchers.scalar import gather
+from qfuse.indexing import Extents, Index, as_dim, compose, dims_of_index, gather, is_identity
 from qfuse.qparams import Param, QuantParams, broadcast_to_dims
 
 #: Relative error of scales that were multiplied and divided in f64, generously.

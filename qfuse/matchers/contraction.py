@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from qfuse._mlir import Operation, Value
 from qfuse.indexing import Extents, Index, Linear, as_dim, constant, dim, dims_of_index, permutation_of
 from qfuse.matchers.nodes import Contraction, Convolution, Node, Opaque, Reduction
-from qfuse.matchers.scalar import LinalgView, Scalar, ScalarReader
+from qfuse.matchers.reader import ScalarReader
+from qfuse.matchers.scalar import Scalar
+from qfuse.matchers.structure import View
 
 _CASTS = ("extf", "truncf")
 _INTEGER_STEPS = ("extsi", "extui", "trunci", "subi", "addi")
@@ -19,7 +21,7 @@ class _Factor:
     index: Index
 
 
-def match_reduction(reader: ScalarReader, view: LinalgView) -> Node:
+def match_reduction(reader: ScalarReader, view: View) -> Node:
     """A structured operation with reduction loops as a `Contraction`, `Convolution` or `Reduction`, else `Opaque`."""
     op = view.op
     result = op.results[0]
@@ -52,7 +54,7 @@ def match_reduction(reader: ScalarReader, view: LinalgView) -> Node:
     return _contraction(view, integer, factors[0], factors[1], out_index, extents, through) or opaque
 
 
-def _direct_factors(reader: ScalarReader, view: LinalgView) -> tuple[bool, _Factor, _Factor] | None:
+def _direct_factors(reader: ScalarReader, view: View) -> tuple[bool, _Factor, _Factor] | None:
     """Whether integers are multiplied, and the factors, where the body multiplies elements of two of the operands."""
     found = view.structure.found
     if _direct_factors not in found:
@@ -74,7 +76,7 @@ def _direct_factors(reader: ScalarReader, view: LinalgView) -> tuple[bool, _Fact
 
 
 def _contraction(
-    view: LinalgView,
+    view: View,
     integer: bool,
     lhs: _Factor,
     rhs: _Factor,
@@ -121,7 +123,7 @@ def _whole_result(out_index: Index, extents: Extents) -> tuple[Index, Extents]:
     return tuple(written), extents
 
 
-def _reduction(view: LinalgView, out_index: Index, extents: Extents, kind: str, element: Scalar) -> Node:
+def _reduction(view: View, out_index: Index, extents: Extents, kind: str, element: Scalar) -> Node:
     operand, index = element.payload
     op = view.op
     reduction = view.structure.reduction
@@ -175,7 +177,7 @@ def _is_window(index: Index) -> bool:
     return any(as_dim(e) is None and len(e.terms) > 1 for e in index)
 
 
-def _has_window(view: LinalgView) -> bool:
+def _has_window(view: View) -> bool:
     return any(_is_window(index) for index in view.structure.maps)
 
 

@@ -18,8 +18,11 @@ from qfuse.matchers.nodes import (
     Opaque,
     Quantize,
 )
-from qfuse.matchers.quantization import ContradictionError, QuantizationMatcher
-from qfuse.matchers.scalar import LinalgView, Scalar, ScalarReader
+from qfuse.matchers.quantization import QuantizationMatcher
+from qfuse.matchers.reader import ScalarReader
+from qfuse.matchers.roles import ContradictionError
+from qfuse.matchers.scalar import Scalar
+from qfuse.matchers.structure import View
 
 #: Operations that create or describe tensors and compute nothing.
 _SILENT = ("tensor.empty", "linalg.fill", "arith.constant", "tensor.dim", "tensor.from_elements", "tensor.splat")
@@ -61,7 +64,7 @@ class Recognizer:
             return match_reduction(self.reader, view)
         return self._elementwise(op, result, view)
 
-    def _elementwise(self, op: Operation, result: Value, view: LinalgView) -> Node:
+    def _elementwise(self, op: Operation, result: Value, view: View) -> Node:
         templates = view.structure.results
         template = None if templates is None or len(templates) != 1 else templates[0]
         if template is None:

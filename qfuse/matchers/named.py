@@ -13,9 +13,11 @@ import numpy as np
 from qfuse._mlir import Bindings, Operation, Value
 from qfuse.indexing import Extents, Index, dim, floordiv, identity
 from qfuse.matchers.constants import ConstantReader
+from qfuse.matchers.evaluate import convert
 from qfuse.matchers.nodes import Dequantize, Node, Quantize
-from qfuse.matchers.quantization import EXPRESSED_TYPES, ContradictionError, check_scale, check_zero_point
-from qfuse.matchers.scalar import Scalar, convert
+from qfuse.matchers.params import EXPRESSED_TYPES, check_scale, check_zero_point
+from qfuse.matchers.roles import ContradictionError
+from qfuse.matchers.scalar import Scalar
 from qfuse.qparams import ZERO, Param, QuantParams, StorageType
 
 _QUANTIZED = re.compile(

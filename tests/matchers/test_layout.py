@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qfuse.indexing import compose, is_identity, to_affine
+from qfuse.indexing import compose, gather, is_identity, to_affine
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import LayoutNode, Node, Opaque
-from qfuse.matchers.scalar import gather
 from tests.conftest import Recognize
 from tests.matchers.ir import function, generic
 
