@@ -5,7 +5,8 @@ report = qfuse.fuse(module)      # an ir.Module of torch_mlir, iree.compiler or 
 print(report)
 """
 
-from qfuse.cost.target import Options, Target
+from qfuse.cost.options import Options
+from qfuse.cost.target import Target
 from qfuse.errors import InputError, QfuseError, RegistryError, UsageError
 from qfuse.fusions.base import Fusion
 from qfuse.graph import Decision, Refusal

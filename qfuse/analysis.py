@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from qfuse._mlir import Bindings, Operation, Value
-from qfuse.cost.target import Options, Target
+from qfuse.cost.options import Options
+from qfuse.cost.target import Target
 from qfuse.cost.workload import bytes_moved
 from qfuse.emit.expression import stored_tensors
 from qfuse.graph import (

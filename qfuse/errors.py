@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
+
 
 class QfuseError(Exception):
     """Base of all errors that a caller can cause; the message is one line."""
@@ -17,3 +20,10 @@ class UsageError(QfuseError):
 
 class RegistryError(QfuseError):
     """Two fusions or targets of one name, or a plugin that could not be loaded."""
+
+
+def unknown(kind: str, name: str, known: Sequence[str]) -> str:
+    """The message for a name that is not known: the nearest one, then all."""
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"unknown {kind} {name!r}: {hint}known are {', '.join(known) or 'none'}"

@@ -17,7 +17,8 @@ import networkx as nx
 from qfuse._mlir import Bindings, Builder, Value
 from qfuse.analysis import Analysis
 from qfuse.boundary import Boundary, build_results, expose, plan_boundaries
-from qfuse.cost.target import Options, Target
+from qfuse.cost.options import Options
+from qfuse.cost.target import Target
 from qfuse.emit.base import BuildContext
 from qfuse.erase import erase
 from qfuse.errors import InputError

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
-from qfuse.cost.target import Target, unknown
+from qfuse.cost.target import Target
 from qfuse.emit.iree import IreeEmitter
 from qfuse.emit.linalg import LinalgEmitter
-from qfuse.errors import RegistryError, UsageError
+from qfuse.errors import RegistryError, UsageError, unknown
 from qfuse.fusions.base import Fusion
 from qfuse.matchers.nodes import Node
 

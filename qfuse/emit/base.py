@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from qfuse._mlir import Bindings, Builder, Extents, Operation, Type, Value
-from qfuse.cost.target import Options
+from qfuse.cost.options import Options
 from qfuse.graph import Decision, Existing, Folded, Made, Moved, QValue, StoredForm
 from qfuse.indexing import Index, as_dim, identity, is_identity
 from qfuse.matchers.constants import ConstantReader

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from qfuse._mlir import Body, Builder, Value
-from qfuse.cost.target import Options
+from qfuse.cost.options import Options
 from qfuse.emit.base import BuildContext, dims_in, loops_to_dims
 from qfuse.emit.linalg import Accumulators, LinalgEmitter
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, Side

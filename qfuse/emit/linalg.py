@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from qfuse._mlir import Body, Builder, Extents, Value
-from qfuse.cost.target import Options
+from qfuse.cost.options import Options
 from qfuse.emit.base import BuildContext, dims_in, loops_to_dims, out_extents
 from qfuse.emit.elementwise import PlannedElementwise, PlannedLookup, elementwise, lookup
 from qfuse.emit.epilogue import (
