@@ -62,8 +62,8 @@ $(STAMPS)/demo: pyproject.toml $(STAMPS)/venv
 	@touch $@
 
 $(STAMPS)/test: pyproject.toml $(STAMPS)/venv
-	@echo "installing qfuse[dev,iree,torch] into $(VENV)"
-	@$(PIP_INSTALL) --editable ".[dev,iree,torch]"
+	@echo "installing qfuse[dev,iree,torch,tosa] into $(VENV)"
+	@$(PIP_INSTALL) --editable ".[dev,iree,torch,tosa]"
 	@touch $@
 	@touch $(STAMPS)/demo
 

@@ -9,6 +9,9 @@ Four ways to round, all in exact integer arithmetic:
     gemmlowp    saturating rounding doubling high multiply, then a rounding shift (half away from zero)
     half-even   half to even, of the exact quotient
 
+and `inexact`, for which a machine may do either of the first two, or compute in f32: TOSA's INEXACT_ROUND. It has a
+bound and no arithmetic.
+
 A multiplier of `bits` 0 is a power of two: mantissa 1 and a shift, which may be negative (to the left).
 """
 
@@ -22,6 +25,8 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 ROUNDINGS = ("single", "double", "gemmlowp", "half-even")
+#: Left to the machine.
+INEXACT = "inexact"
 
 #: Shifts that TOSA's RESCALE takes.
 MIN_SHIFT, MAX_SHIFT = 2, 62
@@ -29,6 +34,8 @@ MIN_SHIFT, MAX_SHIFT = 2, 62
 MAX_LEFT = 30
 
 _I32_MAX = (1 << 31) - 1
+#: Relative error of a value, a multiplier and their product, each rounded to f32, and of the sum with one half.
+_IN_FLOAT = 2.0**-22
 
 
 @dataclass(eq=False)
@@ -113,8 +120,10 @@ def apply(values: Any, multiplier: Multiplier, rounding: str = "single") -> Arra
     """`round(values * mantissa / 2^shift)` as int64, exactly as `rounding` says; shapes broadcast.
 
     Raises:
-        ValueError: an unknown rounding, or a value beyond `largest_value`.
+        ValueError: an unknown rounding, one that is left to the machine, or a value beyond `largest_value`.
     """
+    if rounding == INEXACT:
+        raise ValueError("what inexact rounding gives is left to the machine")
     check_rounding(rounding, multiplier.bits)
     x = np.asarray(values, np.int64)
     limit = largest_value(multiplier.bits)
@@ -148,8 +157,8 @@ def _shifted(x: Array, shift: Array, rounding: str) -> Array:
 
 def check_rounding(rounding: str, bits: int) -> None:
     """Raises ValueError for an unknown rounding and for one that a mantissa of 15 bits does not have."""
-    if rounding not in ROUNDINGS:
-        raise ValueError(f"rounding is one of {', '.join(ROUNDINGS)}, not {rounding!r}")
+    if rounding not in (*ROUNDINGS, INEXACT):
+        raise ValueError(f"rounding is one of {', '.join((*ROUNDINGS, INEXACT))}, not {rounding!r}")
     if bits == 15 and rounding in ("double", "gemmlowp"):
         raise ValueError(f"rounding {rounding} takes a mantissa of 31 bits")
 
@@ -160,7 +169,8 @@ def tie_distance(
     """How near to a half-integer `value * scale` must be for the result to differ from its rounding half to even.
 
     It is  |value| * |scale - mantissa / 2^shift|,  plus what a first rounding loses (`double`, `gemmlowp`: at most
-    half of 2^31 / 2^shift), plus what saturates. A distance of 0 still lets ties be rounded the other way.
+    half of 2^31 / 2^shift), plus what saturates, plus what f32 loses (`inexact`). A distance of 0 still lets ties be
+    rounded the other way.
 
     Args:
         multiplier: what stands for the scale.
@@ -175,7 +185,9 @@ def tie_distance(
     shift = multiplier.shift
     # Near each other, the difference of two f64 numbers is exact; the last factor covers the products.
     distance = limit * (np.abs(real - multiplier.real) + real * uncertainty) * (1 + 2.0**-50)
-    if multiplier.bits == 31 and rounding in ("double", "gemmlowp"):
+    if rounding == INEXACT and multiplier.bits:
+        distance = distance + limit * real * _IN_FLOAT
+    if multiplier.bits == 31 and rounding in ("double", "gemmlowp", INEXACT):
         distance = distance + np.where(shift > 31, np.ldexp(1.0, 30 - shift), 0.0)
     if multiplier.bits == 31 and rounding == "gemmlowp":
         beyond = np.maximum(np.ldexp(limit, np.maximum(31 - shift, 0)) - _I32_MAX, 0)
