@@ -197,7 +197,12 @@ def _run(
 
 
 def judge(
-    built: Built, plain: Any, entries: Sequence[Any], inputs: Mapping[str, Any], results: Sequence[Array], outcome: Outcome
+    built: Built,
+    plain: Any,
+    entries: Sequence[Any],
+    inputs: Mapping[str, Any],
+    results: Sequence[Array],
+    outcome: Outcome,
 ) -> None:
     """Compares the results of a fused function, a layer at a time, given the results of the layers before."""
     returned = built.function.returned

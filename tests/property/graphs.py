@@ -1,8 +1,9 @@
 """Random whole networks between quantizes, from a seed: as a list of layers, so that a failing one can be cut down.
 
-A graph is a number of float or integer inputs and of layers. Each layer dequantizes results of earlier ones, computes in
-float, and quantizes. The parameters of each quantize are those that an observer would choose, and often worse ones.
-Numbers of a layer depend on the seed of the graph and the layer's position only, so layers can be left out from the end.
+A graph is a number of float or integer inputs and of layers. Each layer dequantizes results of earlier ones, computes
+in float, and quantizes. The parameters of each quantize are those that an observer would choose, and often worse ones.
+Numbers of a layer depend on the seed of the graph and the layer's position only, so layers can be left out from the
+end.
 """
 
 from __future__ import annotations
@@ -85,7 +86,6 @@ class Built:
         """Inputs by argument name, always the same."""
         rng = np.random.default_rng([self.graph.seed, 9])
         return [self.function.sample(rng, kind) for kind in kinds]
-
 
 
 def build(graph: Graph, name: str = "main") -> Built:

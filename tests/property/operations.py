@@ -35,7 +35,7 @@ class Network(Function):
     def conv(
         self, x: Value, w: Value, bias: Value | None, stride: int = 1, dilation: int = 1, groups: int = 1
     ) -> Value:
-        """A 2-D convolution of `[n, c, h, w]` with `[o, c / groups, kh, kw]`; depthwise where each group is a channel."""
+        """A 2-D convolution of `[n, c, h, w]` with `[o, c / groups, kh, kw]`; depthwise if each group is a channel."""
         n, c, *size = x.shape
         o, per_group, *kernel = w.shape
         extents = [(s - dilation * (k - 1) - 1) // stride + 1 for s, k in zip(size, kernel, strict=True)]

@@ -1,6 +1,6 @@
 """Runs many random graphs, and cuts down those that break a promise.
 
-    python tests/property/run.py --graphs 2000 --seed 0 [--target linalg,integer-only] [--jobs 2] [--out folder]
+python tests/property/run.py --graphs 2000 --seed 0 [--target linalg,integer-only] [--jobs 2] [--out folder]
 """
 
 from __future__ import annotations
@@ -109,11 +109,14 @@ def summary(target: str, results: Sequence[Result]) -> str:
     classes: Counter[str] = sum((o.classes for o in outcomes), Counter())
     missed = Counter(reason for o in outcomes for reason in o.missed)
     values, differing = sum(o.values for o in outcomes), sum(o.differing for o in outcomes)
+    farthest = max((o.farthest for o in outcomes), default=0.0)
     broken = Counter(r.finding.violation.kind for r in results if r.finding is not None)
     lines = [
-        f"{target}: {len(results)} graphs, {sum(classes.values())} layers, {values} stored integers compared, "
-        f"{differing} differ from the real reference, at most {max((o.farthest for o in outcomes), default=0):.3f} of "
-        f"the stated distance from a tie; {sum(r.seconds for r in results):.0f} s",
+        (
+            f"{target}: {len(results)} graphs, {sum(classes.values())} layers, {values} stored integers compared, "
+            f"{differing} differ from the real reference, at most {farthest:.3f} of "
+            f"the stated distance from a tie; {sum(r.seconds for r in results):.0f} s"
+        ),
         "  classes: " + ", ".join(f"{name} {count}" for name, count in sorted(classes.items())),
         "  violations: " + (", ".join(f"{k} {n}" for k, n in broken.items()) or "none"),
     ]
