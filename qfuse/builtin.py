@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from qfuse.cost.target import OPERANDS, Target
 from qfuse.fusions.base import Fusion
+from qfuse.fusions.cancel import CancelRequantize, FoldQuantize
 from qfuse.fusions.concat import FuseConcat
 from qfuse.fusions.contraction import FuseContraction
 from qfuse.fusions.convolution import FuseConvolution
 from qfuse.fusions.dequantize import ReadDequantize
 from qfuse.fusions.elementwise import FuseElementwise
-from qfuse.fusions.epilogue import (
-    CancelRequantize,
-    ExtendCast,
-    ExtendEpilogue,
-    FoldQuantize,
-    FuseRequantize,
-    FuseRescale,
-)
+from qfuse.fusions.epilogue import ExtendCast, ExtendEpilogue
 from qfuse.fusions.layout import MoveLayout
 from qfuse.fusions.lookup import FuseLookup
 from qfuse.fusions.reduction import FuseMaximum, FuseSum
+from qfuse.fusions.requantize import FuseRequantize, FuseRescale
 from qfuse.fusions.respell import RespellQuantize
 
 

@@ -14,13 +14,14 @@ import numpy as np
 
 from qfuse._mlir import Body, Builder, Value
 from qfuse.emit.base import BuildContext
+from qfuse.emit.contractions import Contractions
 from qfuse.emit.epilogue import Epilogue, Operand, constant_operand, simplify_corrections
 from qfuse.emit.fixed_point import I64, FixedPoint, narrowed
+from qfuse.emit.moves import Moves
 from qfuse.emit.spec import PlannedContraction
 from qfuse.fixed_point import Multiplier, apply
 from qfuse.graph import AccumForm, Array, QValue, StoredForm
 from qfuse.indexing import Index, affine_map, identity
-from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Node
 from qfuse.qparams import QuantParams, StorageType
 
@@ -118,17 +119,8 @@ class PlannedFixedRescale:
     scale: FixedScale
 
 
-class FixedEpilogues:
+class FixedEpilogues(Contractions, Moves):
     """The part of an emitter that ends accumulators and stored integers in fixed point."""
-
-    builder: Builder
-
-    def move(self, layout: Layout, inputs: Sequence[Value], element: str, fill: Any) -> Value:
-        """Repeats a layout operation on integers."""
-        raise NotImplementedError
-
-    def _corrections(self, planned: PlannedContraction, context: BuildContext) -> list[tuple[int, tuple[Operand, ...]]]:
-        raise NotImplementedError
 
     def requantize_fixed(self, planned: PlannedFixedRequantize, node: Node, context: BuildContext) -> Value:
         """Accumulators to stored integers, in one generic; layout operations in between follow on integers."""

@@ -22,7 +22,8 @@ import numpy as np
 from qfuse._mlir import Body, Builder, Value
 from qfuse.cost.options import Options
 from qfuse.emit.base import BuildContext, dims_in, loops_to_dims
-from qfuse.emit.linalg import Accumulators, LinalgEmitter
+from qfuse.emit.contractions import Accumulators
+from qfuse.emit.linalg import LinalgEmitter
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, Side
 from qfuse.graph import Array, Existing
 from qfuse.indexing import affine_map, as_dim, compose, gather, identity
