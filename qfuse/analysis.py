@@ -21,8 +21,8 @@ from qfuse.graph import (
     Refusal,
     Step,
 )
-from qfuse.matchers.linalg import Recognizer
 from qfuse.matchers.nodes import Node, Quantize
+from qfuse.matchers.recognizer import Recognizer
 from qfuse.registry import FusionRegistry
 from qfuse.report import Report
 

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from qfuse._mlir import Bindings
-from qfuse.matchers.linalg import Recognizer
 from qfuse.matchers.nodes import Node
+from qfuse.matchers.recognizer import Recognizer
 
 Parse: TypeAlias = Callable[..., Any]
 Recognize: TypeAlias = Callable[..., list[Node]]

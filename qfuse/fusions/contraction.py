@@ -90,7 +90,10 @@ class FuseContraction(Fusion):
 
 def init_steps(node: Contraction | Reduction, element: str, extents: Extents, env: Environment) -> tuple[Step, ...]:
     """What the contraction accumulates into, as an addition; nothing for zeros."""
-    leaf = Scalar("elem", element, payload=(node.init, identity(len(extents))))
+    if node.init is None:
+        return ()
+    index = node.init_index if isinstance(node, Contraction) else None
+    leaf = Scalar("elem", element, payload=(node.init, identity(len(extents)) if index is None else index))
     for _ in range(8):
         expanded = env.reader.expand(leaf, extents)
         if expanded is None or expanded.op not in ("elem", "const"):

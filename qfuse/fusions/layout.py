@@ -70,7 +70,7 @@ def _follows(layout: Layout, form: AccumForm, env: Environment) -> bool:
     Rounding an element commutes with moving it. What drops elements is moved only when nothing else reads the value:
     the epilogue would be computed once for each reader. A pad must be by 0.0, which the zero point stands for.
     """
-    if layout.kind in ("transpose", "reshape", "cast", "broadcast"):
+    if layout.kind in ("transpose", "reshape", "cast", "broadcast", "reverse"):
         return True
     if layout.kind == "pad":
         number = env.reader.constants.scalar(layout.pad_value)

@@ -11,6 +11,12 @@ from qfuse._mlir import Attribute, Bindings, Operation, Value
 
 Array = np.ndarray[Any, Any]
 
+_CONSTANTS = ("arith.constant", "tosa.const")
+#: Where the permutation of a transposition stands.
+_PERMUTATION = {"linalg.transpose": "permutation", "tosa.transpose": "perms"}
+#: Operations whose result has the elements of their first operand in the same order.
+_SAME_ORDER = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast", "tosa.reshape", "tosa.identity")
+
 
 class ConstantReader:
     """Values of SSA constants, read once and kept for one run.
@@ -28,18 +34,27 @@ class ConstantReader:
 
     def prefetch(self, operations: Iterable[Operation]) -> None:
         """Reads the small resource constants among `operations` together."""
-        attributes = [self._attribute(op) for op in operations if op.name == "arith.constant"]
+        attributes = [self._attribute(op) for op in operations if op.name in _CONSTANTS]
         self._bindings.prefetch([a for a in attributes if a is not None and self._bindings.is_resource(a)])
 
     def scalar(self, value: Value) -> tuple[Any, str] | None:
-        """`(number, printed type)` of a scalar integer, index or float constant, or None."""
-        op = _constant_op(value)
-        if op is None:
+        """`(number, printed type)` of a scalar constant, or of the element of a `tosa.const` of one; else None."""
+        op = getattr(value.owner, "operation", None)
+        if op is None or op.name not in _CONSTANTS:
             return None
+        if op.name == "tosa.const":
+            return self._element(value)
         attribute = op.attributes["value"]
         if isinstance(attribute, self._numeric):
             return attribute.value, self._bindings.type_name(value.type)
         return None
+
+    def _element(self, value: Value) -> tuple[Any, str] | None:
+        info = self._bindings.tensor_info(value.type)
+        if info is None or any(n != 1 for n in info[0]):
+            return None
+        array = self.read(value)
+        return None if array is None or not array.size else (array.reshape(-1)[0].item(), info[1])
 
     def read(self, value: Value) -> Array | None:
         """Values of a constant tensor (or of a layout operation on one), or None.
@@ -67,19 +82,14 @@ class ConstantReader:
         op = getattr(owner, "operation", None)
         if op is None:
             return None
-        if op.name in ("arith.constant", "tosa.const"):
+        if op.name in _CONSTANTS:
             attribute = self._attribute(op)
             return None if attribute is None else self._bindings.dense(attribute)
-        if op.name == "linalg.transpose":
+        if op.name in _PERMUTATION:
             source = self.read(op.operands[0])
-            return None if source is None else source.transpose(list(op.attributes["permutation"]))
-        if op.name in ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast"):
+            return None if source is None else source.transpose(list(op.attributes[_PERMUTATION[op.name]]))
+        if op.name in _SAME_ORDER:
             source = self.read(op.operands[0])
             extents = self._bindings.extents(op.results[0].type)
             return None if source is None or None in extents else source.reshape([n or 0 for n in extents])
         return None
-
-
-def _constant_op(value: Value) -> Operation | None:
-    op = getattr(value.owner, "operation", None)
-    return op if op is not None and op.name == "arith.constant" else None

@@ -15,6 +15,7 @@ from typing import Any
 
 from qfuse._mlir import Bindings, Operation, Value
 from qfuse.indexing import Index, Linear, as_dim, constant, dim, floordiv, identity, mod, plus, times
+from qfuse.matchers.tosa_layout import KINDS, tosa_inverse, tosa_padding, tosa_source_index
 
 #: `tensor` operations whose result has the elements of their first operand in another order, or some of them.
 _UNKNOWN_ORDER = ("tensor.reshape",)
@@ -27,7 +28,7 @@ class Layout:
     """A layout operation.
 
     Attributes:
-        kind: `transpose`, `reshape`, `cast`, `broadcast`, `slice`, `pad`, `concat`, `gather` or `barrier`.
+        kind: `transpose`, `reshape`, `cast`, `broadcast`, `reverse`, `slice`, `pad`, `concat`, `gather` or `barrier`.
         op: the operation.
         sources: the tensors whose elements it moves.
         index: for each element of the result, which element of the source it is; None when not known statically.
@@ -65,6 +66,8 @@ _NAMES = {
 def match_layout(bindings: Bindings, op: Operation) -> Layout | None:
     """`op` as a layout operation on ranked tensors, or None. Generic copies are matched from their bodies."""
     name = op.name
+    if name in KINDS:
+        return _tosa(bindings, op)
     if name not in _NAMES or len(op.results) != 1 or not bindings.is_ranked_tensor(op.results[0].type):
         return None
     if name == "tensor.pad":
@@ -85,6 +88,8 @@ def match_layout(bindings: Bindings, op: Operation) -> Layout | None:
 def source_index(bindings: Bindings, op: Operation) -> Index | None:
     """For single-source layout operations: the index of the source element, over the result's dimensions."""
     name = op.name
+    if name in KINDS:
+        return tosa_source_index(bindings, op)
     if name not in _NAMES:
         return None
     if name == "linalg.transpose":
@@ -250,6 +255,23 @@ def _inserted(bindings: Bindings, op: Operation) -> Layout | None:
     # Only the dimensions that are not padded have a place in the source for each of theirs.
     index = tuple(constant(0) if i in padded else dim(i) for i in range(len(outer)))
     return Layout("pad", op, (op.operands[0],), index, padded=padded, pad_value=base.operands[0])
+
+
+def _tosa(bindings: Bindings, op: Operation) -> Layout | None:
+    kind = KINDS[op.name]
+    if len(op.results) != 1 or not all(bindings.is_ranked_tensor(v.type) for v in (*op.results, op.operands[0])):
+        return None
+    if kind == "concat":
+        return Layout(kind, op, tuple(op.operands), axis=op.attributes["axis"].value)
+    if kind == "pad":
+        padding = tosa_padding(bindings, op)
+        index = None if padding is None else tuple(plus(dim(i), constant(-a)) for i, (a, _) in enumerate(padding))
+        rank = len(bindings.extents(op.results[0].type))
+        padded = tuple(range(rank)) if padding is None else tuple(i for i, p in enumerate(padding) if any(p))
+        return Layout(kind, op, (op.operands[0],), index, padded=padded, pad_value=op.operands[2])
+    index = tosa_source_index(bindings, op)
+    inverse = None if index is None else tosa_inverse(bindings, op, index)
+    return Layout(kind, op, (op.operands[0],), index, inverse)
 
 
 def is_projection(index: Index) -> bool:

@@ -48,6 +48,7 @@ class LinalgViews:
             return None
         attributes = op.attributes
         operands = list(op.operands)
+        inputs = len(operands) - len(results)
         fixed = name in _FIXED_BODY and "cast" not in attributes
         key: Any = None
         if fixed:
@@ -56,7 +57,7 @@ class LinalgViews:
             key = (name, named, tuple([v.type for v in operands]))
             structure = self._structures.get(key)
             if structure is not None:
-                return View(self.bindings, op, operands, structure, [], [])
+                return View(self.bindings, op, operands[:inputs], operands[inputs:], structure, [], [])
         rows, captured, outside, pure = _rows(blocks[0])
         if name == "linalg.generic":
             key = (attributes["indexing_maps"], attributes["iterator_types"], len(operands), tuple(rows))
@@ -67,10 +68,10 @@ class LinalgViews:
         structure = self._structures.get(key)
         if structure is None:
             try:
-                structure = self._structures[key] = self._structure(op, name, len(operands) - len(results), rows, pure)
+                structure = self._structures[key] = self._structure(op, name, inputs, rows, pure)
             except ValueError:  # an affine expression outside the supported algebra
                 return None
-        return View(self.bindings, op, operands, structure, captured, outside)
+        return View(self.bindings, op, operands[:inputs], operands[inputs:], structure, captured, outside)
 
     def _structure(self, op: Operation, name: str, inputs: int, rows: list[Any], pure: bool) -> Structure:
         maps = self.bindings.indexing_maps(op)

@@ -34,12 +34,14 @@ class Dequantize(Node):
         index: where the result's elements come from in `storage` (identity unless a layout was read through).
         params: over the result's dimensions.
         storage_cast: printed integer tensor type to `quant.scast` `storage` to first, or None.
+        repaired: whether the IR reads unsigned storage as signed, which it cannot have been meant to.
     """
 
     storage: Value
     index: Index
     params: QuantParams
     storage_cast: str | None = None
+    repaired: bool = False
 
 
 @dataclass(eq=False)
@@ -51,12 +53,14 @@ class Quantize(Node):
         params: over the result's dimensions.
         reciprocal: whether the IR multiplies by 1/scale instead of dividing.
         zero_point_first: whether the zero point is added before rounding.
+        repaired: whether the IR saturates unsigned storage as signed, which it cannot have been meant to.
     """
 
     input: Scalar
     params: QuantParams
     reciprocal: bool
     zero_point_first: bool
+    repaired: bool = False
 
 
 @dataclass(eq=False)
@@ -79,7 +83,7 @@ class Contraction(Node):
     Attributes:
         lhs: first multiplied tensor.
         rhs: second multiplied tensor.
-        init: what is accumulated into.
+        init: what is accumulated into, or None for zeros.
         lhs_index: over the loops.
         rhs_index: over the loops.
         out_index: over the loops (distinct parallel loops).
@@ -87,11 +91,12 @@ class Contraction(Node):
         reduction: loops that are summed over.
         integer: whether it multiplies integers already.
         through: intermediate operations when the product is an operation of its own.
+        init_index: of `init`, over the result's dimensions; None where it has the result's shape.
     """
 
     lhs: Value
     rhs: Value
-    init: Value
+    init: Value | None
     lhs_index: Index
     rhs_index: Index
     out_index: Index
@@ -99,11 +104,23 @@ class Contraction(Node):
     reduction: tuple[int, ...]
     integer: bool = False
     through: tuple[Operation, ...] = ()
+    init_index: Index | None = None
 
 
 @dataclass(eq=False)
 class Convolution(Contraction):
-    """A contraction whose first operand is read at sums of loops (a sliding window)."""
+    """A contraction whose first operand is read at sums of loops (a sliding window).
+
+    Attributes:
+        padding: elements of 0.0 that are read before and behind each dimension of `lhs`; empty where none are.
+        spread: distance of neighbouring elements in each dimension of `lhs`, with 0.0 between them (a transposed
+            convolution, whose `lhs_index` is a floor division by it); empty where they lie side by side.
+        multiplier: results a channel of a depthwise convolution whose `rhs` has both as dimensions; else 0.
+    """
+
+    padding: tuple[tuple[int, int], ...] = ()
+    spread: tuple[int, ...] = ()
+    multiplier: int = 0
 
 
 @dataclass(eq=False)
@@ -111,22 +128,24 @@ class Reduction(Node):
     """`result[out] = init[out] combined with operand[index]` over the reduction loops: sums, maxima, minima, pooling.
 
     Attributes:
-        kind: `sum`, `max` or `min`.
+        kind: `sum`, `max`, `min`, or `mean` of the elements that are not padding.
         operand: the tensor that is reduced.
-        init: what is accumulated into.
+        init: what is accumulated into, or None for the neutral element.
         index: of the operand, over the loops.
         out_index: over the loops (distinct parallel loops).
         extents: of the loops.
         reduction: loops that are reduced over.
+        padding: elements that are left out, before and behind each dimension of `operand`; empty where none are.
     """
 
     kind: str
     operand: Value
-    init: Value
+    init: Value | None
     index: Index
     out_index: Index
     extents: Extents
     reduction: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(eq=False)

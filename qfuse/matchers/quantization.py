@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from qfuse._mlir import Value
 from qfuse.indexing import Extents, Index, is_identity, permutation_of
 from qfuse.matchers.params import EXPRESSED_TYPES, ParamReader, check_scale, check_zero_point
 from qfuse.matchers.reader import ScalarReader
@@ -34,14 +35,18 @@ from qfuse.matchers.roles import (
     quantize_shape,
 )
 from qfuse.matchers.rounding import is_rounded_by_additions, plain
-from qfuse.matchers.scalar import FLOAT_CASTS, TO_INT, Scalar
+from qfuse.matchers.scalar import CASTS, FLOAT_CASTS, TO_INT, Scalar
+from qfuse.matchers.scales import KnownScales
 from qfuse.matchers.structure import View
+from qfuse.matchers.unsigned import Meant, UnsignedStorage, meant_by_quantize
 from qfuse.qparams import ONE, ZERO, Param, QuantParams, StorageType
 
 #: Storage that no operation can have widened or shifted before: what a body reads is the storage itself.
 _NARROW = ("i2", "i3", "i4", "i8")
 #: What the last operation of a float expression may be when it is a dequantize or fake-quantize.
 _DEQUANTIZE_ENDS = ("mul", "sub", "sitofp", "uitofp", *FLOAT_CASTS)
+
+_DEQUANTIZE_STEPS = ("elem", "sub", "subi", *CASTS)
 
 #: How many operations a part may be away.
 _STEPS = 8
@@ -54,6 +59,7 @@ class Stored:
     storage: Any
     index: Index
     params: QuantParams
+    repaired: bool = False
 
 
 @dataclass(eq=False)
@@ -64,6 +70,7 @@ class Quantized:
     params: QuantParams
     reciprocal: bool
     zero_point_first: bool
+    repaired: bool = False
 
 
 class QuantizationMatcher:
@@ -73,6 +80,8 @@ class QuantizationMatcher:
         """A matcher that expands expressions with `reader`."""
         self._reader = reader
         self._params = ParamReader(reader)
+        self._scales = KnownScales()
+        self.unsigned = UnsignedStorage(reader.bindings)
 
     # -- of operations -----------------------------------------------------------------------------------------
 
@@ -86,8 +95,9 @@ class QuantizationMatcher:
             return None
         shape = self._kept(view, template, dequantize_shape)
         if shape is not None and shape.storage.type in _NARROW:
-            return self._stored(_applied_dequantize(self._reader, shape, view), extents)
-        return self.dequantize(self._reader.applied(template, view), extents)
+            return self._stored(_applied_dequantize(self._reader, shape, view), extents, False)
+        shape = dequantize_shape(self._reader.applied(template, view), self._params.opener(extents))
+        return None if shape is None else self._stored(shape, extents, view.structure.signless)
 
     def quantize_of(self, view: View, template: Scalar, extents: Extents) -> Quantized | None:
         """The elementwise operation of `view` as a quantize, or None; `template` is its structure's expression.
@@ -102,7 +112,8 @@ class QuantizationMatcher:
         shape = self._kept(view, template, quantize_shape)
         if shape is not None and shape.scale is not None and shape.inverse is None:
             return self._quantized(_applied_quantize(self._reader, shape, view), extents, None)
-        return self.quantize(plain(self._reader.applied(template, view)), extents)
+        result = None if len(view.op.results) != 1 else view.op.results[0]
+        return self.quantize(plain(self._reader.applied(template, view)), extents, result)
 
     def fake_quantize_of(self, view: View, template: Scalar, extents: Extents) -> Quantized | None:
         """The elementwise operation of `view` as a fake-quantize, or None."""
@@ -138,18 +149,24 @@ class QuantizationMatcher:
             ContradictionError: it is one, but its parts contradict each other.
         """
         shape = dequantize_shape(scalar, self._params.opener(extents))
-        return None if shape is None else self._stored(shape, extents)
+        return None if shape is None else self._stored(shape, extents, False)
 
-    def quantize(self, scalar: Scalar, extents: Extents) -> Quantized | None:
+    def quantize(self, scalar: Scalar, extents: Extents, result: Value | None = None) -> Quantized | None:
         """`scalar` (an integer) as a quantize over a result of shape `extents`, or None.
+
+        Args:
+            scalar: the expression.
+            extents: shape of what it is an element of.
+            result: that tensor, behind which dequantizes are looked for that know the scale.
 
         Raises:
             ContradictionError: it is one, but its parts contradict each other.
         """
         shape = quantize_shape(scalar, self._params.opener(extents))
-        return None if shape is None else self._quantized(shape, extents, None)
+        return None if shape is None else self._quantized(shape, extents, None, result)
 
-    def _stored(self, shape: DequantizeShape, extents: Extents) -> Stored | None:
+    def _stored(self, shape: DequantizeShape, extents: Extents, signless: bool) -> Stored | None:
+        """`signless`: whether unsigned storage is read as signed for want of another way."""
         if shape.expressed not in EXPRESSED_TYPES:
             return None
         leaf = shape.storage
@@ -160,12 +177,14 @@ class QuantizationMatcher:
         zero_point = self._zero_point(shape.zero_point, extents)
         if scale is None or zero_point is None:
             return None
-        storage = StorageType(bits, shape.signed)
+        value, index = self._nearest_storage(leaf, extents).payload
+        repaired = signless and bits == 8 and self.unsigned.meant_by_dequantize(value, bits, zero_point)
+        storage = StorageType(bits, shape.signed and not repaired)
         check_scale(scale)
         check_zero_point(zero_point, storage.min, storage.max, bits)
-        value, index = self._nearest_storage(leaf, extents).payload
+        self._scales.add(scale)
         params = QuantParams(storage, storage.min, storage.max, scale, zero_point, shape.expressed, extents)
-        return Stored(value, index, params)
+        return Stored(value, index, params, repaired)
 
     def _nearest_storage(self, leaf: Scalar, extents: Extents) -> Scalar:
         """Reads through layout operations where that makes the storage's index a list of dimensions."""
@@ -179,7 +198,9 @@ class QuantizationMatcher:
             current = self._reader.expand(current, extents)
         return leaf
 
-    def _quantized(self, shape: QuantizeShape, extents: Extents, fake_bits: int | None) -> Quantized | None:
+    def _quantized(
+        self, shape: QuantizeShape, extents: Extents, fake_bits: int | None, result: Value | None = None
+    ) -> Quantized | None:
         """`fake_bits`: None for a real quantize, else the widest storage to assume for a fake one."""
         if shape.input.type not in EXPRESSED_TYPES:
             return None
@@ -192,12 +213,15 @@ class QuantizationMatcher:
         low, high = max(known_lows), min(known_highs)
         if not math.isfinite(low) or not math.isfinite(high) or not 2 <= _width(shape.type) <= 32:
             return None
-        scale = self._scale(shape, extents)
+        scale = self._scale(shape, extents, result)
         zero_point = self._zero_point(shape.zero_point, extents)
-        if scale is None or zero_point is None:
+        if scale is None or zero_point is None or (shape.inner_lows and not (low.is_integer() and high.is_integer())):
             return None
+        meant = None if fake_bits is not None else self._unsigned(shape, zero_point, extents)
         if fake_bits is not None:
             storage = _smallest_storage(low, high, fake_bits)
+        elif meant is not None:
+            storage, low, high = meant.storage, meant.low, meant.high
         else:
             storage = StorageType(int(shape.type[1:]), shape.signed)
             low, high = _checked_bounds(low, high, storage)
@@ -205,7 +229,15 @@ class QuantizationMatcher:
         check_zero_point(zero_point, storage.min, storage.max, storage.bits)
         value = shape.input
         params = QuantParams(storage, int(low), int(high), scale, zero_point, value.type, extents)
-        return Quantized(value, params, shape.inverse is not None, shape.zero_point_first)
+        return Quantized(value, params, shape.inverse is not None, shape.zero_point_first, meant is not None)
+
+    def _unsigned(self, shape: QuantizeShape, zero_point: Param, extents: Extents) -> Meant | None:
+        """The unsigned storage that a clamp before a saturating cast to i8 stands for, or None."""
+        if shape.type != "i8" or not shape.inner_lows or not shape.inner_highs:
+            return None
+        low = max(self._params.uniform(s, extents) or 0.0 for s in shape.inner_lows)
+        high = min(self._params.uniform(s, extents) or 0.0 for s in shape.inner_highs)
+        return meant_by_quantize(8, (low, high), zero_point)
 
     def _zero_point(self, scalar: Scalar | None, extents: Extents) -> Param | None:
         """A zero point that is known to be integral, or None."""
@@ -218,7 +250,7 @@ class QuantizationMatcher:
             return param
         return Param(param.index, param.data.astype(np.int64), param.value, "i64", param.signed)
 
-    def _scale(self, shape: QuantizeShape, extents: Extents) -> Param | None:
+    def _scale(self, shape: QuantizeShape, extents: Extents, result: Value | None) -> Param | None:
         if shape.scale is not None:
             return self._params.read(shape.scale, extents)
         if shape.inverse is None:
@@ -226,8 +258,34 @@ class QuantizationMatcher:
         inverse = self._params.read(shape.inverse, extents)
         if inverse is None or inverse.data is None or not inverse.data.all():
             return None
-        exact = 1.0 / inverse.data.astype(np.float64)
-        return Param(inverse.index, exact.astype(np.float32), element="f32")
+        own = [] if result is None else self._scales_behind(result)
+        return Param(inverse.index, self._scales.of_inverse(inverse.data, own), element="f32")
+
+    def _scales_behind(self, value: Value) -> list[np.ndarray[Any, Any]]:
+        """Constant scales of the dequantizes that read `value`."""
+        found: list[np.ndarray[Any, Any]] = []
+        pending = [(value, 0)]
+        while pending:
+            current, depth = pending.pop()
+            for use in current.uses:
+                user = use.owner.operation
+                if len(user.results) != 1 or not self._reader.bindings.is_ranked_tensor(user.results[0].type):
+                    continue
+                result = user.results[0]
+                scalar = self._reader.of(result)
+                if scalar is not None and scalar.op == "mul":
+                    found += self._scale_of(scalar, self._reader.bindings.extents(result.type))
+                elif depth < _STEPS and (scalar is None or scalar.op in _DEQUANTIZE_STEPS):
+                    pending.append((result, depth + 1))
+        return found
+
+    def _scale_of(self, scalar: Scalar, extents: Extents) -> list[np.ndarray[Any, Any]]:
+        try:
+            shape = dequantize_shape(scalar, self._params.opener(extents))
+        except ContradictionError:
+            return []
+        scale = None if shape is None or shape.scale is None else self._params.read(shape.scale, extents)
+        return [] if scale is None or scale.data is None else [scale.data]
 
 
 def _applied_dequantize(reader: ScalarReader, shape: DequantizeShape, view: View) -> DequantizeShape:

@@ -21,6 +21,7 @@ from qfuse.matchers.layout import source_index
 from qfuse.matchers.linalg_view import LinalgViews
 from qfuse.matchers.scalar import Scalar, operation, simplified, substitute_index
 from qfuse.matchers.structure import View
+from qfuse.matchers.tosa_view import TosaViews
 
 #: How many operations a constant may be behind.
 _DEPTH = 64
@@ -40,6 +41,7 @@ class ScalarReader:
         constants.compute = self._computed
         self._views: dict[Value, View | None] = {}  # by first result: hashing an operation is structural
         self._linalg = LinalgViews(bindings)
+        self._tosa = TosaViews(bindings, constants)
         self._templates: dict[Value, Scalar | None] = {}
         self._outer: dict[Value, Scalar] = {}
 
@@ -52,7 +54,7 @@ class ScalarReader:
             return None
         if results[0] in self._views:
             return self._views[results[0]]
-        view = self._linalg.view(op) if op.name.startswith("linalg.") else None
+        view = self._tosa.view(op) if op.name.startswith("tosa.") else self._linalg.view(op)
         self._views[results[0]] = view
         return view
 
@@ -114,10 +116,10 @@ class ScalarReader:
         return found
 
     def _read_outer(self, value: Value) -> Scalar:
-        type_ = self.bindings.type_name(value.type)
         number = self.constants.scalar(value)
         if number is not None:
-            return Scalar("const", type_, payload=typed(number[0], type_))
+            return Scalar("const", number[1], payload=typed(*number))
+        type_ = self.bindings.type_name(value.type)
         op = getattr(value.owner, "operation", None)
         if op is None:
             return Scalar("ssa", type_, payload=value)
@@ -161,7 +163,7 @@ class ScalarReader:
             return None
         value, index = leaf.payload
         owner = getattr(value.owner, "operation", None)
-        if owner is None or owner.name == "arith.constant":
+        if owner is None or owner.name in ("arith.constant", "tosa.const"):
             return None
         moved = source_index(self.bindings, owner)
         if moved is not None:

@@ -13,6 +13,10 @@ from qfuse.indexing import identity
 from qfuse.matchers.scalar import CASTS, EXTENSIONS, FLOAT_CASTS, TO_FLOAT, TO_INT, Scalar
 
 _LEAVES = ("const", "hole", "ssa", "elem")
+#: Operations whose result is a whole number.
+_WHOLE = ("round", "trunc", "floor", "ceil")
+#: How many bounds a quantize may have.
+_BOUNDS = 8
 
 #: Steps from a leaf into its producers as long as that leads to one of the wanted operations.
 Open = Callable[[Scalar, tuple[str, ...]], Scalar]
@@ -37,7 +41,8 @@ class DequantizeShape:
 class QuantizeShape:
     """The roles in `clamp(round(input / scale) + zero_point)`; None for parts that are not there.
 
-    `inverse` is the factor of a multiplication by 1/scale, `scale` what is divided by.
+    `inverse` is the factor of a multiplication by 1/scale, `scale` what is divided by. Of the bounds those in
+    `inner_lows` and `inner_highs` stand before a conversion that itself rounds and saturates, by the others.
     """
 
     type: str
@@ -49,6 +54,8 @@ class QuantizeShape:
     zero_point_first: bool
     lows: tuple[Scalar, ...]
     highs: tuple[Scalar, ...]
+    inner_lows: tuple[Scalar, ...] = ()
+    inner_highs: tuple[Scalar, ...] = ()
 
 
 def closed(scalar: Scalar, wanted: tuple[str, ...]) -> Scalar:
@@ -130,16 +137,24 @@ def fake_quantize_shape(scalar: Scalar, open_: Open) -> tuple[QuantizeShape, Sca
 
 def _rounded(scalar: Scalar, type_: str, signed: bool, open_: Open) -> QuantizeShape | None:
     """`clamp(round(x / s) + z)`."""
-    steps = ("max", "min", "add", "round")
-    lows: list[Scalar] = []
-    highs: list[Scalar] = []
+    steps = ("max", "min", "add", *_WHOLE)
+    bounds: list[tuple[list[Scalar], list[Scalar]]] = [([], [])]
     scalar = open_(scalar, steps)
-    while scalar.op in ("max", "min"):
-        position = _bound_position(scalar, steps, open_)
-        if position is None:
-            return None
-        (lows if scalar.op == "max" else highs).append(scalar.args[position])
-        scalar = open_(scalar.args[1 - position], steps)
+    while True:
+        while scalar.op in ("max", "min"):
+            position = _bound_position(scalar, steps, open_)
+            if position is None:
+                return None
+            bounds[-1][0 if scalar.op == "max" else 1].append(scalar.args[position])
+            scalar = open_(scalar.args[1 - position], steps)
+        inner = open_(scalar.args[0], steps) if scalar.op in _WHOLE else scalar
+        if inner is scalar or not _is_whole(inner, open_):
+            break
+        if scalar.op == "round":
+            bounds.append(([], []))
+        scalar = inner
+    lows, highs = (tuple(s for part in bounds for s in part[end]) for end in (0, 1))
+    inner_lows, inner_highs = (tuple(bounds[-1][end]) if len(bounds) > 1 else () for end in (0, 1))
     zero_point: Scalar | None = None
     if scalar.op == "add":
         split = _split_add(scalar, ("round",), open_)
@@ -158,8 +173,21 @@ def _rounded(scalar: Scalar, type_: str, signed: bool, open_: Open) -> QuantizeS
     scaled = _scaled(inner, open_)
     value, scale, inverse = scaled or ((inner if zero_point_first else scalar.args[0]), None, None)
     return QuantizeShape(
-        type_, signed, value, scale, inverse, zero_point, zero_point_first, tuple(lows), tuple(highs)
+        type_, signed, value, scale, inverse, zero_point, zero_point_first, lows, highs, inner_lows, inner_highs
     )  # fmt: skip
+
+
+def _is_whole(scalar: Scalar, open_: Open, depth: int = 0) -> bool:
+    """Whether a float expression is the whole number that a quantize rounds to, so that rounding it does nothing."""
+    if scalar.op in _WHOLE:
+        return True
+    steps = ("max", "min", "add", *_WHOLE)
+    if scalar.op == "add":
+        return _split_add(scalar, ("round",), open_) is not None
+    position = _bound_position(scalar, steps, open_) if scalar.op in ("max", "min") else None
+    if position is None or depth > _BOUNDS:
+        return False
+    return _is_whole(open_(scalar.args[1 - position], steps), open_, depth + 1)
 
 
 def _bound_position(scalar: Scalar, steps: tuple[str, ...], open_: Open) -> int | None:

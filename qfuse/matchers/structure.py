@@ -26,16 +26,18 @@ class Structure:
             (payload: number of a captured value) and `elem` (payload: (number of the operand, index)).
         asserts: whether the body has side effects (an assertion).
         results: the expressions over the result's own dimensions, for elementwise operations.
+        signless: whether the dialect reads every integer as signed.
         found: room for matchers to keep what they found, by their own keys.
     """
 
-    __slots__ = ("asserts", "found", "maps", "parallel", "rank", "reduction", "results", "yielded")
+    __slots__ = ("asserts", "found", "maps", "parallel", "rank", "reduction", "results", "signless", "yielded")
 
     def __init__(self, maps: list[Index], rank: int, inputs: int, parallel_only: bool, body: _Body, pure: bool) -> None:
         """Built by `ScalarReader.view`."""
         self.maps = maps
         self.rank = rank
         self.asserts = not pure
+        self.signless = False
         self.found: dict[Any, Any] = {}
         in_results = {p for index in maps[inputs:] for p in map(as_dim, index) if p is not None}
         self.reduction = () if parallel_only else tuple(d for d in range(rank) if d not in in_results)
@@ -64,19 +66,19 @@ class View:
         self,
         bindings: Bindings,
         op: Operation,
-        operands: list[Value],
+        inputs: list[Value],
+        inits: list[Value],
         structure: Structure,
         captured: list[Value],
         outside: list[Value],
     ) -> None:
         """Built by `ScalarReader.view`."""
-        inputs = len(operands) - len(op.results)
         self._bindings = bindings
         self._extents: Extents | None = None
         self.op = op
         self.structure = structure
-        self.inputs = operands[:inputs]
-        self.inits = operands[inputs:]
+        self.inputs = inputs
+        self.inits = inits
         self.captured = captured
         self.outside = outside
 
@@ -84,7 +86,7 @@ class View:
     def extents(self) -> Extents:
         """Extents of the loops, None for dynamic."""
         if self._extents is None:
-            operands = [*self.inputs, *self.inits]
+            operands = [*self.inputs, *(self.inits or self.op.results)]
             self._extents = _loop_extents(self._bindings, operands, self.structure.maps, self.structure.rank)
         return self._extents
 

@@ -18,14 +18,18 @@ from qfuse.matchers.nodes import (
     Opaque,
     Quantize,
 )
-from qfuse.matchers.quantization import QuantizationMatcher
+from qfuse.matchers.quantization import QuantizationMatcher, Quantized
 from qfuse.matchers.reader import ScalarReader
 from qfuse.matchers.roles import ContradictionError
 from qfuse.matchers.scalar import Scalar
 from qfuse.matchers.structure import View
+from qfuse.matchers.tosa import match_tosa
 
 #: Operations that create or describe tensors and compute nothing.
-_SILENT = ("tensor.empty", "linalg.fill", "arith.constant", "tensor.dim", "tensor.from_elements", "tensor.splat")
+_SILENT = (
+    "tensor.empty", "linalg.fill", "arith.constant", "tensor.dim", "tensor.from_elements", "tensor.splat",
+    "tosa.const", "tosa.const_shape",
+)  # fmt: skip
 
 
 class Recognizer:
@@ -57,9 +61,12 @@ class Recognizer:
             layout = match_layout(self.bindings, op)
             if layout is not None:
                 return LayoutNode(op, result, layout)
+            found = match_tosa(self.bindings, op)
+            if found is not None:
+                return found
         view = self.reader.view(op)
         if view is None:
-            return Opaque(op, result, op.name)
+            return Opaque(op, result, _called(op))
         if view.structure.reduction:
             return match_reduction(self.reader, view)
         return self._elementwise(op, result, view)
@@ -79,17 +86,29 @@ class Recognizer:
             if template.type.startswith(("f", "bf")):
                 stored = matcher.dequantize_of(view, template, extents)
                 if stored is not None:
-                    return Dequantize(op, result, stored.storage, stored.index, stored.params)
+                    return Dequantize(op, result, stored.storage, stored.index, stored.params, repaired=stored.repaired)
                 fake = matcher.fake_quantize_of(view, template, extents)
                 if fake is not None:
                     return FakeQuantize(op, result, fake.input, fake.params)
             else:
                 found = matcher.quantize_of(view, template, extents)
                 if found is not None:
-                    return Quantize(op, result, found.input, found.params, found.reciprocal, found.zero_point_first)
+                    matcher.unsigned.of_quantize[result] = not found.params.storage.signed
+                    return _quantize(op, result, found)
         except ContradictionError as error:
             return Contradiction(op, result, str(error))
         return Elementwise(op, result, self.reader.applied(template, view))
+
+
+def _quantize(op: Operation, result: Value, found: Quantized) -> Quantize:
+    return Quantize(
+        op, result, found.input, found.params, found.reciprocal, found.zero_point_first, found.repaired
+    )  # fmt: skip
+
+
+def _called(op: Operation) -> str:
+    """What an operation that is not understood is called; a custom one by its own name."""
+    return f"tosa.custom {op.attributes['operator_name'].value}" if op.name == "tosa.custom" else op.name
 
 
 def _copied(op: Operation, scalar: Scalar, extents: Extents) -> Layout | None:
