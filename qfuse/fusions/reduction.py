@@ -12,8 +12,9 @@ from qfuse._mlir import Value
 from qfuse.emit.spec import PlannedPooling, Side
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.contraction import init_steps, plan_sum, side_of
-from qfuse.graph import AccumForm, Decision, Environment, Folded, Made, Refusal, StoredForm
+from qfuse.graph import AccumForm, Decision, Environment, Folded, Made, Refusal, Step, StepOperand, StoredForm
 from qfuse.indexing import Extents, Index, constant, dims_of_index, identity
+from qfuse.matchers.contraction import loop_extent
 from qfuse.matchers.layout import Layout, match_layout
 from qfuse.matchers.nodes import Node, Reduction
 from qfuse.qparams import ONE, ZERO, QuantParams, StorageType
@@ -27,8 +28,8 @@ class FuseSum(Fusion):
     doc = "sum, mean and average pooling of a dequantized tensor -> integer sums"
 
     def match(self, node: Node) -> bool:
-        """Sums."""
-        return isinstance(node, Reduction) and node.kind == "sum"
+        """Sums and means."""
+        return isinstance(node, Reduction) and node.kind in ("sum", "mean")
 
     def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
         """Refuses scales that vary along the reduction and accumulators that may overflow."""
@@ -39,6 +40,8 @@ class FuseSum(Fusion):
         reason = env.target.refuses_operand("lhs", form.params)
         if reason is not None:
             return Refusal(reason, "use another target or quantize the operand as the target asks")
+        if node.kind == "mean" and any(map(any, node.padding)):
+            return Refusal("the mean leaves out padding, so its divisor varies", "count the padding")
         lhs = side_of(form, node.index, node.extents, env)
         ones = _ones(node.reduction, node.extents)
         if ones is None:
@@ -52,6 +55,8 @@ class FuseSum(Fusion):
         element = env.bindings.element_name(node.result.type)
         decision = Decision(self, node, "reassociated", payload=planned, needs=(form.q,))
         steps = init_steps(node, element, extents, env)
+        if node.kind == "mean":
+            steps = (*steps, Step("div", StepOperand(number=float(loop_extent(node.extents, node.reduction) or 1))))
         decision.form = AccumForm(decision, steps, (), identity(len(extents)), extents, element)
         decision.detail = {
             "input": str(form.params),
@@ -96,10 +101,7 @@ class FuseMaximum(Fusion):
         form = env.form(source)
         if not isinstance(form, StoredForm):
             return None
-        neutral = float("-inf") if node.kind == "max" else float("inf")
-        start = init_steps(node, "f32", env.bindings.extents(node.result.type), env)
-        number = start[0].operand.number if len(start) == 1 and start[0].operand is not None else None
-        if number is None or not _is_neutral(number, neutral):
+        if not _starts_neutral(node, env):
             return Refusal("the reduction does not start from the neutral infinity")
         varying = dims_of_index(form.params.scale.index) | dims_of_index(form.params.zero_point.index)
         if varying and (pad is not None or _moves(node, varying)):
@@ -129,6 +131,14 @@ def _behind_padding(node: Reduction, env: Environment) -> tuple[Value, Layout | 
     if number is None or not _is_neutral(float(number[0]), neutral):
         return node.operand, None, node.index
     return layout.sources[0], layout, node.index
+
+
+def _starts_neutral(node: Reduction, env: Environment) -> bool:
+    if node.init is None:
+        return True
+    start = init_steps(node, "f32", env.bindings.extents(node.result.type), env)
+    number = start[0].operand.number if len(start) == 1 and start[0].operand is not None else None
+    return number is not None and _is_neutral(number, float("-inf") if node.kind == "max" else float("inf"))
 
 
 def _is_neutral(number: float, neutral: float) -> bool:

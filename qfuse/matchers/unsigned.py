@@ -52,7 +52,7 @@ def meant_by_quantize(bits: int, clamp: tuple[float, float], zero_point: Param) 
         return None
     if span is not None and span[0] < 0:
         raise ContradictionError(
-            f"the clamp [{low:g}, {high:g}] is unsigned and the zero point {span[0]:g} is negative"
+            f"the clamp [{low:g}, {high:g}] is that of unsigned storage and the zero point {span[0]:g} is negative"
         )
     return Meant(unsigned, low, high, True)
 
