@@ -7,8 +7,10 @@ print(report)
 
 from qfuse.cost.options import Options
 from qfuse.cost.target import Target
+from qfuse.emit.call import KernelCall, KernelValue
 from qfuse.errors import InputError, QfuseError, RegistryError, UsageError
 from qfuse.fusions.base import Fusion
+from qfuse.fusions.kernel import KernelFusion
 from qfuse.graph import Decision, Refusal
 from qfuse.pipeline import Plan, as_pass, fuse, plan
 from qfuse.qparams import QuantParams, StorageType
@@ -22,6 +24,9 @@ __all__ = [
     "Fusion",
     "FusionRegistry",
     "InputError",
+    "KernelCall",
+    "KernelFusion",
+    "KernelValue",
     "Options",
     "Plan",
     "QfuseError",

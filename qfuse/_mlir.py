@@ -484,6 +484,33 @@ class Builder:
             self.bindings.linalg.fill_builtin_region(op)
         return op.results[0]
 
+    def transpose(self, value: Value, init: Value, permutation: Sequence[int]) -> Value:
+        """A `linalg.transpose` of `value` into `init`."""
+        attributes = {"permutation": self.attribute(f"array<i64: {', '.join(map(str, permutation))}>")}
+        op = self.create("linalg.transpose", [init.type], [value, init], attributes, regions=1)
+        with self.context, self.location:
+            self.bindings.linalg.fill_builtin_region(op)
+        return op.results[0]
+
+    def pad(self, value: Value, low: Sequence[int], high: Sequence[int], fill: str) -> Value:
+        """A `tensor.pad` by static amounts with a constant, given as printed (`-3 : i8`)."""
+        extents = [
+            None if n is None else n + a + b
+            for n, a, b in zip(self.bindings.extents(value.type), low, high, strict=True)
+        ]
+        attributes = {
+            "static_low": self.attribute(f"array<i64: {', '.join(map(str, low))}>"),
+            "static_high": self.attribute(f"array<i64: {', '.join(map(str, high))}>"),
+            "operandSegmentSizes": self.attribute("array<i32: 1, 0, 0>"),
+        }
+        type_ = self.tensor(tuple(extents), self.bindings.element_name(value.type))
+        constant = self.constant(fill)
+        op = self.create("tensor.pad", [type_], [value], attributes, regions=1)
+        indices = [self.type("index")] * len(extents)
+        block = op.regions[0].blocks.append(*indices, arg_locs=[self.location] * len(indices))
+        self.fill(block, "tensor.yield", lambda *_: constant)
+        return op.results[0]
+
     def generic(
         self,
         inputs: Sequence[Value],
@@ -534,16 +561,19 @@ class Builder:
 
     def dense_constant(self, array: np.ndarray[Any, Any]) -> Value:
         """An `arith.constant` tensor that holds `array` (int8/16/32/64 or float16/32/64)."""
-        if array.size and array.flat[0] == array.flat[-1] and np.all(array == array.reshape(-1)[0]):
-            element = self.type(_MLIR_NAMES[array.dtype.name])
-            type_ = self.ir.RankedTensorType.get(array.shape, element, loc=self.location)
-            scalar = array.reshape(-1)[0].item()
-            make = self.ir.FloatAttr.get if array.dtype.kind == "f" else self.ir.IntegerAttr.get
-            with self.context, self.location:
-                attribute = self.ir.DenseElementsAttr.get_splat(type_, make(element, scalar))
-        else:
-            attribute = self.ir.DenseElementsAttr.get(np.ascontiguousarray(array), context=self.context)
+        attribute = self.elements(array)
         return self.create("arith.constant", [attribute.type], (), {"value": attribute}).results[0]
+
+    def elements(self, array: np.ndarray[Any, Any]) -> Attribute:
+        """The elements attribute that holds `array` (int8/16/32/64 or float16/32/64)."""
+        if not (array.size and array.flat[0] == array.flat[-1] and np.all(array == array.reshape(-1)[0])):
+            return self.ir.DenseElementsAttr.get(np.ascontiguousarray(array), context=self.context)
+        element = self.type(_MLIR_NAMES[array.dtype.name])
+        type_ = self.ir.RankedTensorType.get(array.shape, element, loc=self.location)
+        scalar = array.reshape(-1)[0].item()
+        make = self.ir.FloatAttr.get if array.dtype.kind == "f" else self.ir.IntegerAttr.get
+        with self.context, self.location:
+            return self.ir.DenseElementsAttr.get_splat(type_, make(element, scalar))
 
     def empty(self, like: Value | None, extents: Extents, element: str, sizes: Sequence[Value] = ()) -> Value:
         """A `tensor.empty`; dynamic extents come from `sizes`, or from `like` when it has the same shape."""

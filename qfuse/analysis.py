@@ -36,7 +36,7 @@ class Analysis:
         self.root = root
         self.bindings = bindings
         self.recognizer = Recognizer(bindings)
-        self.env = Environment(bindings, self.recognizer.reader, target, options)
+        self.env = Environment(bindings, self.recognizer.reader, target, options, root)
         self.nodes: list[Node] = []
         self.refusals: dict[Value, Refusal] = {}
         self.functions: dict[Value, str] = {}

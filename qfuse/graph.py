@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from qfuse._mlir import Bindings, Value
+from qfuse._mlir import Bindings, Operation, Value
 from qfuse.indexing import Extents, Index, compose, gather, identity
 from qfuse.matchers.layout import Layout, is_integer_barrier
 from qfuse.matchers.nodes import Node, Quantize
@@ -203,9 +203,11 @@ class Environment:
         reader: scalar expressions and constants.
         corrected: for each planned contraction whose accumulators are read as integers these, zero points subtracted.
         elementwise: for each quantize that ends an expression of dequantized values the float values between.
+        root: the module or function that is read.
+        declared: printed types of the functions that planned kernel calls declare, by name.
     """
 
-    def __init__(self, bindings: Bindings, reader: ScalarReader, target: Any, options: Any) -> None:
+    def __init__(self, bindings: Bindings, reader: ScalarReader, target: Any, options: Any, root: Operation) -> None:
         """An environment with no forms yet."""
         self.bindings = bindings
         self.reader = reader
@@ -216,6 +218,8 @@ class Environment:
         self.quantizes: dict[Value, Quantize] = {}
         self.elementwise: dict[Value, tuple[Value, ...]] = {}
         self.corrected: dict[Decision, Made] = {}
+        self.root = root
+        self.declared: dict[str, str] = {}
 
     def form(self, value: Value) -> Form | None:
         """The integer form of a float value, or None."""
