@@ -62,14 +62,19 @@ class Analysis:
         self.functions[node.result] = function
         if isinstance(node, Quantize):
             self.env.quantizes[node.result] = node
+        declined: list[str] = []
         for fusion in registry.for_node(node):
             outcome = fusion.check(node, self.env)
             if isinstance(outcome, Decision):
+                if declined:
+                    outcome.detail["declined"] = declined
                 self.env.decisions[node.result] = outcome
                 self.refusals.pop(node.result, None)
                 if outcome.form is not None:
                     self.env.forms[node.result] = outcome.form
                 return
+            if outcome is not None and fusion.declines:
+                declined.append(f"{fusion.id}: {outcome.reason}")
             if outcome is not None and node.result not in self.refusals:
                 self.refusals[node.result] = outcome
 

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -177,11 +177,22 @@ _TENSOR = re.compile(r"tensor<((?:(?:\d+|\?)x)*)")
 def _printed_types(given: KernelValue, value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
-    if isinstance(value, np.ndarray):
+    if _is_array(value):
         return [_tensor_type(value, given)]
-    if isinstance(value, int | tuple):
-        return [_element(given)] * (1 if isinstance(value, int) else len(value))  # pyright: ignore[reportUnknownArgumentType]
-    return [str(value.type)]
+    numbers = _numbers(value)
+    return [str(value.type)] if numbers is None else [_element(given)] * len(numbers)
+
+
+def _is_array(value: Any) -> TypeGuard[Array]:
+    return isinstance(value, np.ndarray)
+
+
+def _numbers(value: Any) -> tuple[int, ...] | None:
+    """A number or several, or None for what is neither."""
+    if isinstance(value, int):
+        return (value,)
+    found: Any = value
+    return found if isinstance(value, tuple) else None
 
 
 def _element(given: KernelValue, array: Array | None = None) -> str:
@@ -199,22 +210,18 @@ def _constant(given: KernelValue, array: Array) -> Array:
 
 
 def _operands(builder: Builder, given: KernelValue, value: Any) -> list[Value]:
-    if isinstance(value, np.ndarray):
+    if _is_array(value):
         return [builder.dense_constant(_constant(given, value))]
-    if isinstance(value, int):
-        return [builder.constant(f"{value} : {_element(given)}")]
-    if isinstance(value, tuple):
-        numbers: tuple[int, ...] = value
-        return [builder.constant(f"{n} : {_element(given)}") for n in numbers]
-    return [value]
+    numbers = _numbers(value)
+    return [value] if numbers is None else [builder.constant(f"{n} : {_element(given)}") for n in numbers]
 
 
 def _tosa_operands(builder: Builder, given: KernelValue, value: Any) -> list[Value]:
     """What is no tensor is a constant tensor of one dimension."""
-    if not isinstance(value, np.ndarray | int | tuple):
+    numbers = _numbers(value)
+    if numbers is None and not _is_array(value):
         return [value]
-    array = np.atleast_1d(np.asarray(value))
-    held = builder.elements(_constant(given, array))
+    held = builder.elements(_constant(given, np.atleast_1d(value if numbers is None else np.asarray(numbers))))
     return [builder.create("tosa.const", [held.type], [], {"values": held}).results[0]]
 
 

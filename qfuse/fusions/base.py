@@ -22,6 +22,7 @@ class Fusion:
         listed: whether its decisions are entries of their own in the report (layout moves are not).
         counted: whether each of its decisions is a compute operation for the report's counts. Contractions and
             reductions are counted by their nodes.
+        declines: whether its reason is noted in the report (`declined`) where another fusion takes the node.
     """
 
     id: str = ""
@@ -30,6 +31,7 @@ class Fusion:
     nodes: tuple[type[Node], ...] = (Node,)
     listed: bool = True
     counted: bool = False
+    declines: bool = False
 
     def match(self, node: Node) -> bool:
         """Whether this node is a kind that the fusion handles."""

@@ -11,32 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from qfuse._mlir import Value
-from qfuse.emit.base import BuildContext, out_extents
-from qfuse.emit.call import KernelCall, KernelValue
-from qfuse.emit.spec import PlannedContraction, Side
+from qfuse.emit.call import KernelCall
+from qfuse.emit.spec import PlannedContraction
 from qfuse.errors import UsageError
 from qfuse.fixed_point import ROUNDINGS
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.epilogue import trace
-from qfuse.fusions.fixed_point import FixedPlan, plan_requantize
-from qfuse.fusions.roles import (
-    Arrangement,
-    Roles,
-    arrange,
-    arranged,
-    arranged_constant,
-    restored,
-    roles_of,
-)
-from qfuse.graph import AccumForm, Array, Decision, Environment, Existing, Folded, Made, Moved, QValue, Refusal
-from qfuse.indexing import Extents, Index, as_dim
+from qfuse.fusions.fixed_point import plan_requantize
+from qfuse.fusions.kernel_layer import Layer, LayerPlanner
+from qfuse.graph import AccumForm, Decision, Environment, Made, Refusal
 from qfuse.matchers.nodes import Contraction, Convolution, Node, Quantize
 
 COMPUTES = ("contraction", "convolution")
-_I32 = 1 << 31
 
 
 @dataclass(eq=False, kw_only=True)
@@ -106,6 +92,7 @@ class KernelFusion(Fusion):
         if self.call.find("bias") is not None and self.call.find("folded_bias") is not None:
             raise UsageError(f"fusion {self.id}: {self.call.kernel} takes a bias or a folded_bias, not both")
         self.nodes = (Quantize,)
+        self.declines = True
 
     def match(self, node: Node) -> bool:
         """Quantize nodes: the rewrite is rooted at the tail."""
@@ -157,7 +144,7 @@ class KernelFusion(Fusion):
             return Refusal("a tensor is added before the quantize")
         if not bool((plan.scale.sign == 1).all()):
             return Refusal("the accumulators are negated before the quantize")
-        return _Planner(self, node, form, planned, plan, env).layer()
+        return LayerPlanner(self, node, form, planned, plan, env).layer()
 
     def build(self, decision: Decision, context: Any) -> Any:
         """The operands in the kernel's layouts, the call, the result in its own layout, and what follows on it."""
@@ -174,337 +161,4 @@ _NAMES = (
 )  # fmt: skip
 
 
-@dataclass(eq=False)
-class Layer:
-    """A layer with everything decided.
-
-    Attributes:
-        form: the accumulators.
-        plan: its requantize.
-        lhs: stored integers of the first operand.
-        rhs: of the second.
-        ways: how lhs, rhs and result are arranged.
-        fills: of operands that are padded: before and behind each letter, and with what.
-        values: what the kernel is given besides lhs and rhs, and constant operands in their layout.
-        element: printed element type of the result.
-        result: printed type of the arranged result.
-        sizes: for each dynamic letter of the result the operand and position that has it.
-    """
-
-    form: AccumForm
-    plan: FixedPlan
-    lhs: QValue
-    rhs: QValue
-    ways: Mapping[str, Arrangement]
-    fills: Mapping[str, tuple[tuple[int, ...], str]]
-    values: Mapping[str, Any]
-    element: str
-    result: str
-    sizes: Mapping[str, tuple[str, int]]
-
-    def emit(self, call: KernelCall, context: BuildContext) -> Value:
-        """The call and what is around it, but for layout operations behind it."""
-        values = dict(self.values)
-        for name, q in (("lhs", self.lhs), ("rhs", self.rhs)):
-            if name in values:
-                continue
-            value = arranged(context.q(q), self.ways[name], context)
-            if name in self.fills:
-                high, fill = self.fills[name]
-                value = context.builder.pad(value, [0] * len(high), high, fill)
-            values[name] = value
-        for letter, (name, position) in self.sizes.items():
-            values[f"size {letter}"] = context.builder.dim(values[name], position)
-        return restored(call.emit(context, values, self.result), self.ways["result"], context)
-
-
-class _Planner:
-    """Brings one layer into the terms of a description."""
-
-    def __init__(
-        self,
-        fusion: KernelFusion,
-        node: Quantize,
-        form: AccumForm,
-        planned: PlannedContraction,
-        plan: FixedPlan,
-        env: Environment,
-    ) -> None:
-        self.fusion, self.call = fusion, fusion.call
-        self.node, self.form, self.planned, self.plan, self.env = node, form, planned, plan, env
-        self.sides = {"lhs": planned.lhs, "rhs": planned.rhs}
-        if self._constant(planned.lhs) is not None and self._constant(planned.rhs) is None:
-            if not isinstance(planned.node, Convolution):
-                self.sides = {"lhs": planned.rhs, "rhs": planned.lhs}
-        self.q = {name: side.form.q for name, side in self.sides.items()}
-        self.index = {name: side.index for name, side in self.sides.items()}
-        self.padding: tuple[int, ...] | None = None
-
-    def layer(self) -> Layer | Refusal:
-        """The layer, or what the kernel has no place for."""
-        refusal = self._storage()
-        if refusal is not None:
-            return refusal
-        self._absorb_pad()
-        roles = roles_of(self.planned, self.index["lhs"], self.index["rhs"])
-        if isinstance(roles, Refusal):
-            return roles
-        ways = self._ways(roles)
-        if isinstance(ways, Refusal):
-            return ways
-        letters: dict[str, int | None] = {}
-        for name in ("lhs", "rhs", "result"):
-            given = self._layout(name)
-            if not isinstance(self.planned.node, Convolution) or name != "lhs":
-                letters |= dict(zip(given, ways[name].extents, strict=True))
-        refusal = self._extents(letters)
-        if refusal is not None:
-            return refusal
-        values = self._values(roles, ways, letters)
-        if isinstance(values, Refusal):
-            return values
-        constants, fills = self._padded(ways, letters)
-        given = {**values, **constants}
-        types = {name: self._type(name, ways[name], fills) for name in ("lhs", "rhs")}
-        element = self.node.params.storage.mlir
-        result = _tensor(ways["result"].extents, element)
-        sizes: dict[str, tuple[str, int]] = {}
-        for letter, extent in zip(self.call.result, ways["result"].extents, strict=True):
-            name = next((n for n in ("lhs", "rhs") if letter in self._layout(n)), None)
-            if extent is None and (name is None or (letter in "dhw" and self.fusion.computes == "convolution")):
-                return Refusal(f"the extent {letter} of the result is dynamic")
-            if extent is None and name is not None:
-                sizes[letter] = name, self._layout(name).index(letter)
-        refusal = self.call.check(self.node.op, self.env, {**types, **given}, result)
-        if refusal is not None:
-            return refusal
-        return Layer(self.form, self.plan, self.q["lhs"], self.q["rhs"], ways, fills, given, element, result, sizes)
-
-    def _layout(self, name: str) -> str:
-        found = self.call.find(name)
-        return self.call.result if found is None else found.layout
-
-    def _constant(self, side: Side) -> Array | None:
-        return side.array if self.planned.blocked is None else None
-
-    def _storage(self) -> Refusal | None:
-        for name in ("lhs", "rhs", "result"):
-            params = self.node.params if name == "result" else self.sides[name].params
-            allowed = self.fusion.storage.get(name, frozenset({"s8"}))
-            if str(params.storage) not in allowed:
-                return Refusal(f"takes {', '.join(sorted(allowed))} for {name}, found {params.storage}")
-            if params.storage.bits not in (8, 16, 32):
-                return Refusal(f"operands of 8, 16 or 32 bits, found {params.storage} for {name}")
-            if name in self.fusion.constants and name != "result" and self.sides[name].array is None:
-                return Refusal(f"takes a constant {name}, found one known only at run time")
-        return None
-
-    def _absorb_pad(self) -> None:
-        """Reads the first operand through a pad by the zero point where the kernel takes the padding."""
-        q, zero = self.q["lhs"], self.sides["lhs"].params.zero_point.scalar
-        if self.call.find("padding") is None or not isinstance(q, Moved) or q.layout.op.name != "tensor.pad":
-            return
-        if not isinstance(q.fill, int) or zero is None or q.fill != int(zero):
-            return
-        low, high = (list(q.layout.op.attributes[f"static_{end}"]) for end in ("low", "high"))
-        inner, read = q.inputs[0]
-        places = [as_dim(e) for e in read]
-        outer = self.index["lhs"]
-        window = [i for i, e in enumerate(outer) if len(e.terms) == 2]
-        padded = {i for i in range(len(low)) if low[i] or high[i]}
-        if min(low + high) < 0 or None in places or len(set(places)) != len(outer) or not padded <= set(window):
-            return
-        self.q["lhs"] = inner
-        self.index["lhs"] = tuple(outer[p] for p in places if p is not None)
-        order = sorted(window, key=lambda i: self._moved(outer, i))
-        self.padding = tuple(int(n) for i in order for n in (low[i], high[i]))
-
-    def _moved(self, index: Index, position: int) -> int:
-        """Which dimension of the accumulators a window's dimension moves along."""
-        out = self.planned.out_loops
-        return next((out.index(a.position) for a, _ in index[position].terms if a.position in out), 0)
-
-    def _ways(self, roles: Roles) -> dict[str, Arrangement] | Refusal:
-        ways: dict[str, Arrangement] = {}
-        own = {"lhs": roles.lhs, "rhs": roles.rhs}
-        for name, dims in own.items():
-            extents = self._own_extents(name)
-            found = arrange(name, dims, extents, self._layout(name))
-            if isinstance(found, Refusal):
-                return found
-            ways[name] = found
-        extents = out_extents(self.planned.extents, self.planned.out_loops)
-        found = arrange("result", roles.out, extents, self.call.result)
-        if isinstance(found, Refusal):
-            return found
-        ways["result"] = found
-        return ways
-
-    def _own_extents(self, name: str) -> tuple[int | None, ...]:
-        """Extents of the stored integers of an operand."""
-        q = self.q[name]
-        if isinstance(q, Folded):
-            return q.array.shape
-        if isinstance(q, Existing):
-            return self.env.bindings.extents(q.value.type)
-        made = q.layout.op.results[0] if isinstance(q, Moved) else q.decision.node.result
-        return self.env.bindings.extents(made.type)
-
-    def _extents(self, letters: Mapping[str, int | None]) -> Refusal | None:
-        fusion = self.fusion
-        for letter, extent in letters.items():
-            multiple, limit = fusion.multiples.get(letter, 1), fusion.limits.get(letter)
-            shown = "a dynamic one" if extent is None else str(extent)
-            if multiple > 1 and (extent is None or extent % multiple):
-                return Refusal(f"takes a multiple of {multiple} for {letter}, found {shown}")
-            if limit is not None and (extent is None or extent > limit):
-                return Refusal(f"takes at most {limit} for {letter}, found {shown}")
-            if letter in fusion.pads and (extent is None or self._weights() is None):
-                return Refusal(f"{letter} can be padded where it is static and the weights are constant")
-            if letter in fusion.pads and not self.sides["rhs"].params.symmetric:
-                return Refusal(f"{letter} can be padded where the weights have no zero point")
-        return None
-
-    def _weights(self) -> Array | None:
-        """Constant integers of the second operand as they are stored."""
-        side = self.sides["rhs"]
-        return None if side.array is None else self.env.array(self.q["rhs"], side.storage)
-
-    # -- values ------------------------------------------------------------------------------------------------
-
-    def _values(
-        self, roles: Roles, ways: Mapping[str, Arrangement], letters: Mapping[str, int | None]
-    ) -> dict[str, Any] | Refusal:
-        """All numbers and constant arrays that the kernel is given."""
-        scale, params = self.plan.scale, self.node.params
-        zeros = {name: self.sides[name].params.zero_point.scalar for name in ("lhs", "rhs")}
-        if None in zeros.values():
-            return Refusal("takes one constant zero point an operand")
-        one = (1,) * len(self.planned.out_loops)
-        window = len(roles.strides)
-        found: dict[str, Any] = {
-            "multiplier": scale.multiplier.mantissa,
-            "shift": scale.multiplier.shift,
-            "lhs_zero_point": np.full(one, int(zeros["lhs"] or 0)),
-            "rhs_zero_point": np.full(one, int(zeros["rhs"] or 0)),
-            "result_zero_point": scale.zero_point,
-            "result_min": scale.low,
-            "result_max": scale.high,
-            "bias": scale.bias,
-            "strides": roles.strides,
-            "dilations": roles.dilations,
-            "padding": self.padding or (0, 0) * window,
-        }
-        folded = self._folded(int(zeros["lhs"] or 0), int(zeros["rhs"] or 0))
-        if isinstance(folded, Refusal):
-            return folded
-        if folded is not None:
-            found["folded_bias"] = folded
-            del found["bias"], found["lhs_zero_point"]
-        neutral = {"bias": 0, "lhs_zero_point": 0, "rhs_zero_point": 0, "result_zero_point": 0, "strides": 1,
-                   "dilations": 1, "padding": 0, "multiplier": 1,
-                   "result_min": params.storage.min, "result_max": params.storage.max}  # fmt: skip
-        values: dict[str, Any] = {}
-        for name, value in found.items():
-            given = self.call.find(name)
-            if given is None:
-                if not bool((np.asarray(value) == neutral.get(name)).all()):
-                    return Refusal(f"takes no {name}, found {_shown(value)}")
-                continue
-            placed = value if isinstance(value, tuple) else self._placed(given, value, roles, letters)
-            if isinstance(placed, Refusal):
-                return placed
-            values[name] = placed
-        return values
-
-    def _folded(self, zero: int, weight_zero: int) -> Array | Refusal | None:
-        """The bias with the zero point of the first operand folded into it, where the kernel wants it like that."""
-        if self.call.find("folded_bias") is None:
-            return None
-        bias, side = self.plan.scale.bias, self.sides["rhs"]
-        if not zero:
-            return bias
-        if side.array is None:
-            return Refusal("takes the zero point of lhs as part of the bias, and the weights are not constant")
-        loops = [as_dim(e) for e in side.index]
-        used = [d for d in loops if d is not None and d not in self.planned.reduction]
-        axes = tuple(i for i, d in enumerate(loops) if d is None or d in self.planned.reduction)
-        sums = (side.array.astype(np.int64) - weight_zero).sum(axis=axes)
-        out = self.planned.out_loops
-        order = sorted(range(len(used)), key=lambda i: out.index(used[i]))
-        shape = [1] * len(out)
-        for axis in order:
-            shape[out.index(used[axis])] = sums.shape[axis]
-        folded = bias - zero * sums.transpose(order).reshape(shape)
-        reach = self.planned.raw_bound + abs(weight_zero) * self.planned.raw_bound + int(np.abs(folded).max(initial=0))
-        return folded if reach < _I32 else Refusal(f"products and bias can reach {reach}, which does not fit i32")
-
-    def _placed(
-        self, given: KernelValue, array: Array, roles: Roles, letters: Mapping[str, int | None]
-    ) -> Array | int | Refusal:
-        """An array over the accumulators' dimensions (extent 1 where nothing varies) in the layout it is taken in."""
-        if array.size and bool((array == array.reshape(-1)[0]).all()):
-            array = array.reshape(-1)[:1].reshape((1,) * array.ndim)
-        lowest, highest = int(array.min(initial=0)), int(array.max(initial=0))
-        bits = int((given.element or "i32")[1:])
-        if lowest < -(1 << (bits - 1)) or highest >= 1 << (bits - 1):
-            return Refusal(f"takes {given.element} for {given.name}, found {_shown(array)}")
-        varying = "".join(letter for (letter, _), n in zip(roles.out, array.shape, strict=True) if n != 1)
-        if not given.layout:
-            if array.size != 1:
-                return Refusal(f"takes one {given.name}, found one for each of {varying}")
-            return int(array.reshape(-1)[0])
-        if set(varying) - set(given.layout):
-            return Refusal(f"takes {given.name} along {given.layout}, found it along {varying}")
-        extents = out_extents(self.planned.extents, self.planned.out_loops)
-        if any(n is None for (letter, _), n in zip(roles.out, extents, strict=True) if letter in given.layout):
-            return Refusal(f"takes {given.name} along {given.layout}, whose extent is dynamic")
-        full = [n or 1 if letter in given.layout else 1 for (letter, _), n in zip(roles.out, extents, strict=True)]
-        whole = np.broadcast_to(array, full)
-        way = arrange(given.name, roles.out, tuple(full), given.layout)
-        return way if isinstance(way, Refusal) else arranged_constant(whole, way)
-
-    def _padded(
-        self, ways: Mapping[str, Arrangement], letters: Mapping[str, int | None]
-    ) -> tuple[dict[str, Array], dict[str, tuple[tuple[int, ...], str]]]:
-        """Constant operands in their layouts, and what is padded at run time."""
-        constants: dict[str, Array] = {}
-        fills: dict[str, tuple[tuple[int, ...], str]] = {}
-        for name, side in self.sides.items():
-            more = tuple(-(letters.get(c) or 0) % self.fusion.pads.get(c, 1) for c in self._layout(name))
-            raw = self.env.array(self.q[name], side.storage)
-            zero = int(side.params.zero_point.scalar or 0)
-            if raw is not None:
-                array = arranged_constant(raw, ways[name])
-                constants[name] = np.pad(array, [(0, n) for n in more], constant_values=zero).astype(
-                    f"int{side.storage.bits}"
-                )
-            elif any(more):
-                fills[name] = more, f"{_signed(zero, side.storage.bits)} : {side.storage.mlir}"
-        return constants, fills
-
-    def _type(
-        self,
-        name: str,
-        way: Arrangement,
-        fills: Mapping[str, tuple[tuple[int, ...], str]],
-    ) -> str:
-        more = fills[name][0] if name in fills else (0,) * len(way.extents)
-        extents = tuple(None if n is None else n + m for n, m in zip(way.extents, more, strict=True))
-        return _tensor(extents, self.sides[name].storage.mlir)
-
-
-def _tensor(extents: Extents, element: str) -> str:
-    return f"tensor<{''.join('?x' if n is None else f'{n}x' for n in extents)}{element}>"
-
-
-def _signed(number: int, bits: int) -> int:
-    return number - (1 << bits) if number >= 1 << (bits - 1) else number
-
-
-def _shown(value: Any) -> str:
-    least, most = int(np.min(value)), int(np.max(value))
-    return str(least) if least == most else f"{least} to {most}"
-
-
-__all__ = ["KernelFusion", "Layer"]
+__all__ = ["KernelFusion"]

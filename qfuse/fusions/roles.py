@@ -100,7 +100,8 @@ def _named(
     at: Mapping[int, tuple[str, int]],
 ) -> Roles | Refusal:
     found: list[tuple[tuple[str, int], ...]] = []
-    for role, index, known in (("lhs", lhs, at), ("rhs", rhs, {})):
+    for role, index in (("lhs", lhs), ("rhs", rhs)):
+        known = at if role == "lhs" else dict[int, tuple[str, int]]()
         dims: list[tuple[str, int]] = []
         for position, expr in enumerate(index):
             loop = as_dim(expr)
