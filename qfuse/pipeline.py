@@ -162,7 +162,7 @@ def _fuse(module: Any, target: str | Target, registry: FusionRegistry | None, op
         builder.undo()
         raise
     replacements, dead = expose(boundaries, results, replacements, builder)
-    _switch(analysis, replacements, dead)
+    _switch(analysis, replacements, dead, _transposes(builder))
     if counting:
         analysis.count_bytes(report, "bytes_after")
     analysis.forget()
@@ -202,6 +202,7 @@ def _build(analysis: Analysis, context: BuildContext) -> list[tuple[Value, Value
             with context.at(node.op):
                 value = context.cast(value, result.type)
             _same_type(result, value, decision)
+            context.replaced[result] = value
             replacements.append((result, value))
         form = analysis.floats.get(result)
         if form is not None:
@@ -216,7 +217,12 @@ def _same_type(old: Value, new: Value, decision: Decision) -> None:
         raise InputError(f"fusion {decision.fusion.id} built {new.type} in place of {old.type}")
 
 
-def _switch(analysis: Analysis, replacements: list[tuple[Value, Value]], dead: list[Value]) -> None:
+def _transposes(builder: Builder) -> list[Value]:
+    """Results of transposes that were built: where the next kernel undoes one, nothing reads it."""
+    return [op.results[0] for op in builder.created if op.name == "linalg.transpose"]
+
+
+def _switch(analysis: Analysis, replacements: list[tuple[Value, Value]], dead: list[Value], built: list[Value]) -> None:
     """Replaces uses, then erases what has no user left, last first."""
     final: dict[Value, Value] = dict(replacements)
     for old, new in replacements:
@@ -227,7 +233,7 @@ def _switch(analysis: Analysis, replacements: list[tuple[Value, Value]], dead: l
         n.result for n in analysis.nodes
         if isinstance(analysis.env.forms.get(n.result), AccumForm) and n.result not in analysis.floats
     ]  # fmt: skip
-    erase([old for old, _ in replacements] + absorbed + dead, analysis.recognizer.reader)
+    erase(built + [old for old, _ in replacements] + absorbed + dead, analysis.recognizer.reader)
 
 
 def as_pass(

@@ -21,6 +21,7 @@ class BuildContext:
         emitter: spells integer operations for the target.
         options: of this run.
         constants: values of constants in the IR.
+        replaced: integer tensors that will take the place of ones in the IR.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class BuildContext:
         self.builder = builder
         self.options = options
         self.emitter = emitter_class(builder, options)
+        self.replaced: dict[Value, Value] = {}
         self._tensors: dict[QValue, Value] = {}
         self._built: dict[Decision, Any] = {}
         self._points: list[Operation] = []

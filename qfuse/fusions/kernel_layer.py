@@ -264,7 +264,9 @@ class LayerPlanner:
             return folded
         if folded is not None:
             found["folded_bias"] = folded
-            del found["bias"], found["lhs_zero_point"]
+            del found["bias"]
+            if self.call.find("lhs_zero_point") is None:
+                del found["lhs_zero_point"]
         neutral = {"bias": 0, "lhs_zero_point": 0, "rhs_zero_point": 0, "result_zero_point": 0, "strides": 1,
                    "dilations": 1, "padding": 0, "multiplier": 1,
                    "result_min": params.storage.min, "result_max": params.storage.max}  # fmt: skip

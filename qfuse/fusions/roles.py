@@ -231,6 +231,8 @@ def _collapsed(
 
 def transposed(value: Value, permutation: Sequence[int], context: BuildContext) -> Value:
     """`value` with its dimensions permuted, from what a transpose before it reads."""
+    while value in context.replaced:
+        value = context.replaced[value]
     op = getattr(value.owner, "operation", None)
     whole = tuple(permutation)
     if op is not None and op.name == "linalg.transpose":

@@ -1,0 +1,197 @@
+"""The vendor's example: installed by pip, its kernels built by the system's compiler, and run on real models."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch_mlir import ir, runtime
+
+import qfuse
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "vendor_pipeline"
+BUILDS = ("native", "portable")
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The kernels as shared libraries, with this machine's vector instructions and without."""
+    if shutil.which("make") is None or shutil.which(os.environ.get("CC", "cc")) is None:
+        pytest.skip("no C compiler")
+    built: dict[str, Path] = {}
+    for name in BUILDS:
+        folder = tmp_path_factory.mktemp(name)
+        command = ["make", "-C", str(EXAMPLE / "kernels"), f"BUILD={folder}"]
+        done = subprocess.run(
+            [*command, *(["PORTABLE=1"] if name == "portable" else [])], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        built[name] = folder / "libacme.so"
+    return built
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory into which pip has installed acme-qfuse; without network, by the build backend that is there."""
+    pytest.importorskip("hatchling", reason="the build backend is not installed")
+    source = tmp_path_factory.mktemp("source") / "vendor_pipeline"
+    ignored = shutil.ignore_patterns("__pycache__", ".venv", "build")
+    shutil.copytree(EXAMPLE, source, ignore=ignored)
+    target = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
+    command += ["--no-deps", "--no-build-isolation", "--no-cache-dir", "--target", str(target), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+@pytest.fixture
+def reference(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The kernels as numpy computes them."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    yield importlib.import_module("acme_qfuse.reference")
+    for name in [n for n in sys.modules if n.partition(".")[0] == "acme_qfuse"]:
+        del sys.modules[name]
+
+
+# -- the distribution ------------------------------------------------------------------------------------------------
+
+
+def test_only_public_names_are_used() -> None:
+    """Of qfuse nothing but `import qfuse` and names in its `__all__`."""
+    used: set[str] = set()
+    for path in EXAMPLE.rglob("*.py"):
+        if ".venv" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                used |= {f"import {a.name}" for a in node.names if a.name.split(".")[0] == "qfuse"}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "qfuse":
+                used |= {f"{node.module}.{a.name}" for a in node.names}
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "qfuse":
+                used.add(f"qfuse.{node.attr}")
+    assert "import qfuse" in used
+    assert used - {"import qfuse"} <= {f"qfuse.{name}" for name in qfuse.__all__}
+
+
+def test_the_demo_passes(site: Path, libraries: dict[str, Path]) -> None:
+    """What ran where, equality with numpy, and speed, in a process that finds the distribution by its entry points."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, str(EXAMPLE / "demo.py"), "--library", str(libraries["native"]), "--rounds", "5"]
+    done = subprocess.run(command, cwd=EXAMPLE, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("Result: passed\n")
+    assert "target acme of acme-qfuse" in done.stdout
+    assert done.stdout.count("equal bit for bit") == 3
+    assert len(re.findall(r":\d+:\d+  kernel acme_q", done.stdout)) == 9
+    assert "multiple of 16" in done.stdout
+
+
+def test_transposes_between_adjacent_kernels_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block's two convolutions in a row pass the image on as NHWC; nothing that was built is left unused."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    kernels = importlib.import_module("acme_qfuse.kernels")
+    registry = qfuse.FusionRegistry.discover().with_(kernels.QMATMUL, kernels.QCONV, owner="acme")
+    module = ir.Module.parseFile(str(EXAMPLE / "models" / "resnet_block.linalg.mlir"), ir.Context())
+    qfuse.fuse(module, "linalg", registry, epilogue="fixed-point")
+    body = list(module.body.operations)[-1].operation.regions[0].blocks[0].operations
+    names = [o.operation.name for o in body if o.operation.name in ("func.call", "linalg.transpose")]
+    transpose, call = "linalg.transpose", "func.call"
+    assert names == [transpose, call, call, transpose, transpose, call, transpose]
+    results = [o.operation.results[0] for o in body if o.operation.name == transpose]
+    assert all(len(list(result.uses)) for result in results)
+
+
+# -- the kernels -----------------------------------------------------------------------------------------------------
+
+
+def returned(array: np.ndarray) -> Any:
+    """A pointer to a descriptor that is overwritten."""
+    return ctypes.byref(runtime.make_nd_memref_descriptor(array.ndim, ctypes.c_int8)())
+
+
+def call(library: Path, name: str, arguments: list[Any], result: np.ndarray) -> None:
+    """A kernel as lowered MLIR calls it."""
+    held = [a if isinstance(a, int) else runtime.get_ranked_memref_descriptor(a) for a in (*arguments, result)]
+    passed = [ctypes.c_int32(a) if isinstance(a, int) else ctypes.byref(a) for a in held]
+    getattr(ctypes.CDLL(str(library)), f"_mlir_ciface_{name}")(returned(result), *passed)
+
+
+def integers(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    if kind == "random":
+        return rng.integers(-128, 128, shape).astype(np.int8)
+    return rng.choice(np.array([-128, 127], np.int8), shape) if kind == "extremes" else np.full(shape, -128, np.int8)
+
+
+def scales(rng: np.random.Generator, kind: str, n: int) -> list[np.ndarray]:
+    """Bias, multiplier and shift; of kind `ties` every odd sum is half way between two results."""
+    bias = rng.integers(-(1 << 16), 1 << 16, n).astype(np.int32)
+    if kind == "ties":
+        return [bias, np.full(n, 1 << 30, np.int32), np.full(n, 31, np.int8)]
+    return [bias, rng.integers(1 << 30, 1 << 31, n).astype(np.int32), rng.integers(33, 50, n).astype(np.int8)]
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("kind", ["random", "extremes", "low", "ties"])
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 16, 1), (5, 48, 10), (7, 64, 131), (3, 4096, 67)])
+def test_qmatmul_is_the_reference(
+    build: str, kind: str, m: int, k: int, n: int, libraries: dict[str, Path], reference: Any
+) -> None:
+    rng = np.random.default_rng([m, k, n])
+    data = "random" if kind == "ties" else kind
+    lhs, rhs = integers(rng, data, (m, k)), integers(rng, data, (n, k))
+    arguments = [lhs, rhs, *scales(rng, kind, n), -7, -100, 120]
+    result = np.zeros((m, n), np.int8)
+    call(libraries[build], "acme_qmatmul_s8", arguments, result)
+    assert np.array_equal(result, reference.qmatmul(*arguments, result))
+    assert kind == "low" or len(np.unique(result)) > 1 or result.size == 1
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("kind", ["random", "extremes", "ties"])
+@pytest.mark.parametrize(
+    ("window", "stride", "dilation", "pads"),
+    [((3, 3), (1, 1), (1, 1), (1, 1, 1, 1)), ((1, 1), (2, 2), (1, 1), (0, 0, 0, 0)),
+     ((3, 2), (2, 1), (1, 2), (2, 0, 1, 3)), ((5, 5), (1, 3), (2, 1), (4, 4, 2, 2))],
+)  # fmt: skip
+def test_qconv_is_the_reference(
+    build: str,
+    kind: str,
+    window: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    libraries: dict[str, Path],
+    reference: Any,
+) -> None:
+    rng = np.random.default_rng([*window, *stride])
+    data = "random" if kind == "ties" else kind
+    lhs, rhs = integers(rng, data, (2, 9, 8, 16)), integers(rng, data, (6, *window, 16))
+    sizes = [
+        (extent + before + behind - (size - 1) * step - 1) // by + 1
+        for extent, before, behind, size, step, by in zip(
+            (9, 8), pads[::2], pads[1::2], window, dilation, stride, strict=True
+        )
+    ]
+    result = np.zeros((2, *sizes, 6), np.int8)
+    arguments = [lhs, rhs, *scales(rng, kind, 6), -3, 11, -128, 127, *stride, *dilation, *pads]
+    call(libraries[build], "acme_qconv_s8", arguments, result)
+    assert np.array_equal(result, reference.qconv(*arguments, result))
+    assert len(np.unique(result)) > 1
+
+
+def test_the_portable_build_has_no_vector_instructions(libraries: dict[str, Path]) -> None:
+    library = ctypes.CDLL(str(libraries["portable"]))
+    library.acme_instructions.restype = ctypes.c_char_p
+    assert library.acme_instructions() == b"portable C"
