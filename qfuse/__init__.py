@@ -7,8 +7,10 @@ print(report)
 
 from qfuse.cost.options import Options
 from qfuse.cost.target import Target
+from qfuse.emit.affine import AffineNames
 from qfuse.emit.call import KernelCall, KernelValue
 from qfuse.errors import InputError, QfuseError, RegistryError, UsageError
+from qfuse.fusions.affine import RaiseAffine
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.kernel import KernelFusion
 from qfuse.graph import Decision, Refusal
@@ -20,6 +22,7 @@ from qfuse.report import Report
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "AffineNames",
     "Decision",
     "Fusion",
     "FusionRegistry",
@@ -31,6 +34,7 @@ __all__ = [
     "Plan",
     "QfuseError",
     "QuantParams",
+    "RaiseAffine",
     "Refusal",
     "RegistryError",
     "Report",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qfuse.cost.target import OPERANDS, Target
+from qfuse.fusions.affine import affine_fusions
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.cancel import CancelRequantize, FoldQuantize
 from qfuse.fusions.concat import FuseConcat
@@ -37,6 +38,7 @@ def fusions() -> list[Fusion]:
         FuseLookup(),
         FoldQuantize(),
         RespellQuantize(),
+        *affine_fusions(),
     ]
 
 
@@ -57,5 +59,20 @@ def targets() -> list[Target]:
             accumulators=(32,),
             epilogue="fixed-point",
             integer_only=True,
+        ),
+        Target(
+            "affine",
+            "no fusion: quantize and dequantize become quant.qcast and quant.dcast",
+            fusions=frozenset({"qfuse.raise-quant"}),
+        ),
+        Target(
+            "affine-iree",
+            "no fusion: quantize and dequantize become iree_linalg_ext operations",
+            fusions=frozenset({"qfuse.raise-iree"}),
+        ),
+        Target(
+            "affine-generic",
+            "no fusion: named quantize and dequantize operations become linalg.generic",
+            fusions=frozenset({"qfuse.lower-affine"}),
         ),
     ]

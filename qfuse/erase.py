@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qfuse._mlir import Operation, Value
+from qfuse.matchers.named import MARK
 from qfuse.matchers.reader import ScalarReader
 
 
@@ -36,6 +37,8 @@ _CAPTURE_NOTHING = ("linalg.fill", "linalg.transpose", "linalg.broadcast", "lina
 
 def _inputs_if_pure(op: Operation, reader: ScalarReader) -> list[Value] | None:
     """Values from outside that `op` and its body use, or None when it must stay even if unused."""
+    if MARK in op.attributes:
+        return list(op.operands)
     if not op.name.startswith(("linalg.", "tensor.", "arith.", "math.", "quant.", "iree_linalg_ext.")):
         return None
     if not len(op.regions) or op.name in _CAPTURE_NOTHING:

@@ -155,6 +155,8 @@ class FusionRegistry:
         for name in disable:
             self._known_fusion(name)
         dropped = set(disable) | {name for name in chosen._fusions if not target.allows(name)}
+        if only is None and target.fusions is None:
+            dropped |= {fusion.id for fusion in chosen.fusions if fusion.opt_in}
         return chosen.without(*(dropped & set(chosen._fusions)))
 
     @property

@@ -23,6 +23,7 @@ class Fusion:
         counted: whether each of its decisions is a compute operation for the report's counts. Contractions and
             reductions are counted by their nodes.
         declines: whether its reason is noted in the report (`declined`) where another fusion takes the node.
+        opt_in: whether it is used only where a target or the option `fusions` names it.
     """
 
     id: str = ""
@@ -32,6 +33,7 @@ class Fusion:
     listed: bool = True
     counted: bool = False
     declines: bool = False
+    opt_in: bool = False
 
     def match(self, node: Node) -> bool:
         """Whether this node is a kind that the fusion handles."""

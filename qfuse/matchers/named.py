@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from qfuse._mlir import Bindings, Operation, Value
-from qfuse.indexing import Extents, Index, dim, floordiv, identity
+from qfuse.indexing import Extents, Index, constant, dim, floordiv, identity
 from qfuse.matchers.constants import ConstantReader
 from qfuse.matchers.evaluate import convert
 from qfuse.matchers.nodes import Dequantize, Node, Quantize
@@ -38,7 +38,67 @@ def match_named(bindings: Bindings, constants: ConstantReader, op: Operation) ->
         return _qcast(bindings, op)
     if op.name.startswith("iree_linalg_ext.") and op.name.endswith("quantize_affine"):
         return _affine(bindings, constants, op)
+    if MARK in op.attributes:
+        return _marked(bindings, op)
     return None
+
+
+#: The attribute that says of an operation of any name that it is a `quantize` or a `dequantize`.
+MARK = "qfuse.affine"
+
+
+def is_named_affine(op: Operation) -> bool:
+    """Whether an operation is a quantize or dequantize by its name or mark, not by its arithmetic."""
+    name = op.name
+    return (
+        name in ("quant.qcast", "quant.dcast")
+        or (name.startswith("iree_linalg_ext.") and name.endswith("quantize_affine"))
+        or MARK in op.attributes
+    )
+
+
+# -- any name --------------------------------------------------------------------------------------------------
+
+
+def _marked(bindings: Bindings, op: Operation) -> Node | None:
+    """An operation that carries its parameters as attributes; None when it lacks one."""
+    attributes = op.attributes
+    needed = ("storage", "quant_min", "quant_max", "scales", "zero_points", "block_sizes")
+    if len(op.operands) != 1 or len(op.results) != 1 or any(name not in attributes for name in needed):
+        return None
+    quantize = getattr(attributes[MARK], "value", None) == "quantize"
+    source, result = op.operands[0], op.results[0]
+    storage = _STORAGE.fullmatch(str(getattr(attributes["storage"], "value", "")))
+    scales, zeros = (bindings.dense(attributes[name]) for name in ("scales", "zero_points"))
+    blocks = bindings.integers(attributes["block_sizes"])
+    extents = bindings.extents(result.type)
+    if storage is None or scales is None or zeros is None or len(blocks) != len(extents):
+        return None
+    if scales.shape != zeros.shape or scales.ndim != len(blocks) or scales.dtype != np.float32:
+        return None
+    for extent, block, count in zip(extents, blocks, scales.shape, strict=True):
+        if (not block and count != 1) or (block and (extent is None or extent != block * count)):
+            raise ContradictionError("the scales are not one for each block")
+    expressed = bindings.element_name((source if quantize else result).type)
+    kept = StorageType(int(storage["bits"]), storage["sign"] == "s")
+    if bindings.element_name((result if quantize else source).type) != kept.mlir or expressed not in EXPRESSED_TYPES:
+        return None
+    index: Index = tuple(floordiv(dim(i), g, extents) if g else constant(0) for i, g in enumerate(blocks))
+    scale = Param(index, scales).simplified(extents)
+    zero = Param(index, zeros.astype(np.int64), element="i64").simplified(extents) if zeros.any() else ZERO
+    check_scale(scale)
+    check_zero_point(zero, kept.min, kept.max, kept.bits)
+    low, high = (int(attributes[name].value) for name in ("quant_min", "quant_max"))
+    if not kept.min <= low <= high <= kept.max:
+        raise ContradictionError(f"the clamp [{low}, {high}] does not fit storage {kept}")
+    params = QuantParams(kept, low, high, scale, zero, expressed, extents)
+    if not quantize:
+        return Dequantize(op, result, source, identity(len(extents)), params)
+    element = Scalar("elem", expressed, payload=(source, identity(len(extents))))
+    return Quantize(op, result, element, params, False, False)
+
+
+_STORAGE = re.compile(r"(?P<sign>[su])(?P<bits>[1-9][0-9]?)")
 
 
 # -- iree_linalg_ext -------------------------------------------------------------------------------------------
