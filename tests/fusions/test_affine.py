@@ -10,6 +10,8 @@ import pytest
 from torch_mlir import ir, passmanager
 
 import qfuse
+from qfuse._mlir import Bindings
+from qfuse.integrations.iree import Program, compile_module
 from tests.conftest import Parse
 from tests.numerics.interpreter import interpret
 from tests.pipeline import samples
@@ -140,6 +142,24 @@ def test_round_trip(kind: Kind, target: str) -> None:
     assert changed(module, "affine-generic") == plain
     assert_computes(module, kind)
     assert changed(module, target) == named
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if expressible(k, "affine-iree")], ids=lambda k: k.text)
+def test_irees_operations_compute_the_same(kind: Kind) -> None:
+    """In IREE's own binding, where the dialect verifies them, compiled and run by IREE."""
+    module = Bindings("iree.compiler").parse_source(function(kind), "test.mlir")
+    qfuse.fuse(module, "affine-generic")
+    report = qfuse.fuse(module, "affine-iree")
+    assert report.missed == []
+    assert [e["fusion"] for e in report.applied] == ["qfuse.raise-iree"] * 2
+    program = Program(compile_module(module))
+    x = inputs(kind)
+    expected = kind.quantize(x)
+    (stored,) = program(x, entry="quantize")
+    assert np.array_equal(stored.view(kind.dtype), expected)
+    signed = np.dtype(kind.dtype).name.removeprefix("u")
+    (real,) = program(expected.view(signed), entry="dequantize")
+    assert np.array_equal(real, kind.dequantize(expected))
 
 
 def test_the_quantized_type_that_comes_back_is_the_one_that_was() -> None:
