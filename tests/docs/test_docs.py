@@ -18,7 +18,15 @@ import pytest
 import qfuse
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").glob("*/README.md"),
+    ]
+)
 DIGITS = "examples/digits/mlp.linalg.mlir"
 
 #: Arguments of `Refusal` that are no text of their own: reasons made elsewhere, which are collected there.
@@ -176,6 +184,33 @@ def test_the_snippets_of_the_vendor_guide_work() -> None:
     assert [e["reason"] for e in refused.missed] == [
         "target acme-16 takes a multiple of 16 in the last dimension, rhs has 10"
     ]
+
+
+def test_the_snippets_of_kernel_calls_work() -> None:
+    """The template takes the layers of the digits MLP, the fusion of one's own a rescale."""
+    names: dict[str, Any] = {"module": parse((ROOT / DIGITS).read_text())}
+    template, own = code_blocks("docs/kernel-calls.md", "python")
+    exec(compile(template, "docs/kernel-calls.md", "exec"), names)
+    assert [e["kernel"] for e in names["report"].applied if "kernel" in e] == ["acme_qmatmul"] * 3
+    assert str(names["module"]).count("call @acme_qmatmul") == 3
+    exec(compile(own, "docs/kernel-calls.md", "exec"), names)
+    module = parse(RESCALE, unregistered=True)
+    registry = qfuse.FusionRegistry.discover().with_(names["RescaleKernel"](), owner="acme")
+    report = qfuse.fuse(module, registry=registry)
+    assert [e["fusion"] for e in report.applied] == ["acme.rescale"]
+    assert "zero_point = 3 : i32" in str(module)
+    assert "linalg" not in str(module)
+
+
+def test_the_snippets_of_named_affine_operations_work() -> None:
+    affine, own = code_blocks("docs/named-affine-operations.md", "python")
+    names: dict[str, Any] = {"module": parse((ROOT / DIGITS).read_text())}
+    exec(compile(affine, "docs/named-affine-operations.md", "exec"), names)
+    assert str(names["module"]).count("quant.dcast") == 7
+    names["module"] = parse((ROOT / DIGITS).read_text(), unregistered=True)
+    exec(compile(own, "docs/named-affine-operations.md", "exec"), names)
+    assert str(names["module"]).count('"acme.dequantize"') == 7
+    assert str(names["module"]).count('"acme.quantize"') == 4
 
 
 # -- the schema ------------------------------------------------------------------------------------------------------
