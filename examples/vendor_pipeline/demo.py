@@ -136,7 +136,7 @@ def run(model: Model, library: Path, rounds: int) -> list[str]:
 def main() -> int:
     """Command line entry."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--library", type=Path, default=HERE / "kernels" / "build" / "libacme.so")
+    parser.add_argument("--library", type=Path, default=HERE / "kernels" / "build" / "native" / "libacme.so")
     parser.add_argument("--rounds", type=int, default=30, help="timed runs of each program (default: %(default)s)")
     arguments = parser.parse_args()
     registry = qfuse.FusionRegistry.discover()

@@ -12,6 +12,7 @@ import numpy as np
 from torch_mlir import ir
 
 import qfuse
+from tests.property import kernels
 from tests.property.executor import PoisonError, execute
 from tests.property.graphs import Built
 from tests.strategies import Array, Evaluation, Real, Stored, unsigned_view
@@ -57,6 +58,8 @@ TARGETS = {
         Target("gemmlowp", "integer-only", {"scaling": "gemmlowp"}),
         Target("half-even", "integer-only", {"scaling": "half-even"}),
         Target("power-of-two", "integer-only", {"epilogue": "power-of-two"}),
+        Target("kernels", "integer-only", {"registry": kernels.registry("single", folded=False)}),
+        Target("kernels-folded", "integer-only", {"registry": kernels.registry("half-even", folded=True)}),
     )
 }
 
@@ -164,8 +167,9 @@ def _look_at_text(built: Built, fused: Any, target: Target, report: qfuse.Report
 def _float_operations(module: Any) -> list[str]:
     """Operations that compute on floats, apart from quantizes of arguments and dequantizes of results."""
     found: list[str] = []
-    function = next(o for o in module.body.operations if o.operation.name == "func.func")
-    block = function.operation.regions[0].blocks[0]
+    functions = [o.operation for o in module.body.operations if o.operation.name == "func.func"]
+    (function,) = [f for f in functions if len(f.regions[0].blocks)]
+    block = function.regions[0].blocks[0]
     arguments, returned = list(block.arguments), list(list(block.operations)[-1].operation.operands)
     for op in block.operations:
         op = op.operation

@@ -11,6 +11,8 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import linalg
 
+from tests.property import kernels
+
 Array = np.ndarray[Any, Any]
 
 _DTYPES = {
@@ -31,8 +33,9 @@ def execute(module: Any, arguments: Sequence[Any], observed: Sequence[Array] | N
         arguments: of it.
         observed: by position of the result: what operations read in place of it.
     """
-    function = next(o for o in module.body.operations if o.operation.name == "func.func")
-    block = function.operation.regions[0].blocks[0]
+    functions = [o.operation for o in module.body.operations if o.operation.name == "func.func"]
+    (function,) = [f for f in functions if len(f.regions[0].blocks)]
+    block = function.regions[0].blocks[0]
     operations = [o.operation for o in block.operations]
     returned = list(operations[-1].operands)
     known: dict[Any, Any] = {a: np.asarray(v, _dtype(a.type)) for a, v in zip(block.arguments, arguments, strict=True)}
@@ -63,6 +66,8 @@ def _run(op: Any, operands: list[Any], known: Mapping[Any, Any]) -> tuple[Any, .
         return (_tensor(op, operands, known),)
     if op.name == "util.optimization_barrier":
         return tuple(operands)
+    if op.name == "func.call":
+        return (kernels.run(ir.FlatSymbolRefAttr(op.attributes["callee"]).value, operands),)
     return (_scalar(op, operands),)
 
 
