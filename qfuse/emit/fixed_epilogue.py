@@ -22,6 +22,7 @@ from qfuse.emit.spec import PlannedContraction
 from qfuse.fixed_point import Multiplier, apply
 from qfuse.graph import AccumForm, Array, QValue, StoredForm
 from qfuse.indexing import Index, affine_map, identity
+from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Node
 from qfuse.qparams import QuantParams, StorageType
 
@@ -119,6 +120,11 @@ class PlannedFixedRescale:
     scale: FixedScale
 
 
+def padding_of(layout: Layout, zero_point: float | None) -> int | None:
+    """What a pad of stored integers yields where the float one yields 0.0; None for other layout operations."""
+    return int(zero_point) if layout.kind == "pad" and zero_point is not None else None
+
+
 class FixedEpilogues(Contractions, Moves):
     """The part of an emitter that ends accumulators and stored integers in fixed point."""
 
@@ -161,8 +167,9 @@ class FixedEpilogues(Contractions, Moves):
         same = affine_map(rank, identity(rank))
         maps = [same, *operands.maps, same]
         value = self.builder.generic([source, *operands.values], init, maps, "p" * rank, body)
+        zero = planned.params.zero_point.scalar
         for layout in planned.form.moves:
-            value = self.move(layout, [value], result, None)
+            value = self.move(layout, [value], result, padding_of(layout, zero))
         return value
 
     def rescale_fixed(self, planned: PlannedFixedRescale, node: Node, context: BuildContext) -> Value:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qfuse.emit.call import KernelCall
+from qfuse.emit.fixed_epilogue import padding_of
 from qfuse.emit.spec import PlannedContraction
 from qfuse.errors import UsageError
 from qfuse.fixed_point import ROUNDINGS
@@ -123,8 +124,8 @@ class KernelFusion(Fusion):
     def _layer(self, node: Quantize, form: AccumForm, planned: PlannedContraction, env: Environment) -> Layer | Refusal:
         if node.zero_point_first:
             return Refusal("the zero point is added before rounding, which a requantize does not do")
-        if any(move.kind == "pad" for move in form.moves):
-            return Refusal("the result is padded before it is quantized")
+        if node.params.zero_point.scalar is None and any(move.kind == "pad" for move in form.moves):
+            return Refusal("the zero point that stands for the padding is not one constant")
         params = node.params
         if form.moves and (params.scale.index or params.zero_point.index):
             if form.to_value is None:
@@ -150,8 +151,9 @@ class KernelFusion(Fusion):
         """The operands in the kernel's layouts, the call, the result in its own layout, and what follows on it."""
         layer: Layer = decision.payload
         value = layer.emit(self.call, context)
+        zero = decision.node.params.zero_point.scalar
         for move in layer.form.moves:
-            value = context.emitter.move(move, [value], layer.element, None)
+            value = context.emitter.move(move, [value], layer.element, padding_of(move, zero))
         return value
 
 
