@@ -151,7 +151,9 @@ class KernelFusion(Fusion):
         """The operands in the kernel's layouts, the call, the result in its own layout, and what follows on it."""
         layer: Layer = decision.payload
         value = layer.emit(self.call, context)
-        zero = decision.node.params.zero_point.scalar
+        node = decision.node
+        assert isinstance(node, Quantize)
+        zero = node.params.zero_point.scalar
         for move in layer.form.moves:
             value = context.emitter.move(move, [value], layer.element, padding_of(move, zero))
         return value
