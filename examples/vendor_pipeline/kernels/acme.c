@@ -43,10 +43,34 @@ static int is_dense(const int64_t *sizes, const int64_t *strides, int rank) {
 
 static __m256i wide(const int8_t *bytes) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)bytes)); }
 
-static void products(const int8_t *row, const int8_t *weights, int64_t k, int64_t columns, int32_t *sums) {
-  int64_t j = 0;
-  for (; j + 4 <= columns; j += 4) {
+static __m128i totals(__m256i s0, __m256i s1, __m256i s2, __m256i s3) {
+  __m256i pairs = _mm256_hadd_epi32(_mm256_hadd_epi32(s0, s1), _mm256_hadd_epi32(s2, s3));
+  return _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+}
+
+/* Two rows at once: each weight is widened once for both. */
+static void products_of_two(const int8_t *first, const int8_t *second, const int8_t *weights, int64_t k,
+                            int64_t columns, int32_t *sums, int32_t *more) {
+  for (int64_t j = 0; j < columns; j += 4) {
     const int8_t *w = weights + j * k;
+    __m256i s0 = _mm256_setzero_si256(), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0;
+    for (int64_t p = 0; p < k; p += 16) {
+      __m256i a = wide(first + p), b = wide(second + p);
+      __m256i w0 = wide(w + p), w1 = wide(w + k + p), w2 = wide(w + 2 * k + p), w3 = wide(w + 3 * k + p);
+      s0 = ACCUMULATE(s0, a, w0), t0 = ACCUMULATE(t0, b, w0);
+      s1 = ACCUMULATE(s1, a, w1), t1 = ACCUMULATE(t1, b, w1);
+      s2 = ACCUMULATE(s2, a, w2), t2 = ACCUMULATE(t2, b, w2);
+      s3 = ACCUMULATE(s3, a, w3), t3 = ACCUMULATE(t3, b, w3);
+    }
+    _mm_storeu_si128((__m128i *)(sums + j), totals(s0, s1, s2, s3));
+    _mm_storeu_si128((__m128i *)(more + j), totals(t0, t1, t2, t3));
+  }
+}
+
+static void products(const int8_t *row, const int8_t *weights, int64_t k, int64_t columns, int32_t *sums) {
+  int64_t j = columns / 4 * 4;
+  for (int64_t q = 0; q < j; q += 4) {
+    const int8_t *w = weights + q * k;
     __m256i s0 = _mm256_setzero_si256(), s1 = s0, s2 = s0, s3 = s0;
     for (int64_t p = 0; p < k; p += 16) {
       __m256i a = wide(row + p);
@@ -55,9 +79,7 @@ static void products(const int8_t *row, const int8_t *weights, int64_t k, int64_
       s2 = ACCUMULATE(s2, a, wide(w + 2 * k + p));
       s3 = ACCUMULATE(s3, a, wide(w + 3 * k + p));
     }
-    __m256i pairs = _mm256_hadd_epi32(_mm256_hadd_epi32(s0, s1), _mm256_hadd_epi32(s2, s3));
-    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
-    _mm_storeu_si128((__m128i *)(sums + j), four);
+    _mm_storeu_si128((__m128i *)(sums + q), totals(s0, s1, s2, s3));
   }
   for (; j < columns; j++) {
     __m256i lanes = _mm256_setzero_si256();
@@ -78,6 +100,12 @@ static void products(const int8_t *row, const int8_t *weights, int64_t k, int64_
     for (int64_t p = 0; p < k; p++) sum += (int32_t)row[p] * weights[j * k + p];
     sums[j] = sum;
   }
+}
+
+static void products_of_two(const int8_t *first, const int8_t *second, const int8_t *weights, int64_t k,
+                            int64_t columns, int32_t *sums, int32_t *more) {
+  products(first, weights, k, columns, sums);
+  products(second, weights, k, columns, more);
 }
 #endif
 
@@ -112,6 +140,31 @@ static void row_times_weights(const int8_t *row, const int8_t *weights, int64_t 
   }
 }
 
+/* Rows one behind the other, their results too. */
+static void rows_times_weights(const int8_t *rows, int64_t count, const int8_t *weights, int64_t k, int64_t n,
+                               const requantize *to, int8_t *restrict out) {
+  int64_t i = 0, even = n / 4 * 4;
+  for (; i + 2 <= count; i += 2) {
+    const int8_t *first = rows + i * k, *second = first + k;
+    int8_t *to_first = out + i * n, *to_second = to_first + n;
+    for (int64_t j = 0; j < even; j += COLUMNS) {
+      int64_t columns = even - j < COLUMNS ? even - j : COLUMNS;
+      int32_t sums[COLUMNS], more[COLUMNS];
+      products_of_two(first, second, weights + j * k, k, columns, sums, more);
+      store(sums, to, j, columns, to_first + j);
+      store(more, to, j, columns, to_second + j);
+    }
+    if (even < n) {
+      int32_t sums[4], more[4];
+      products(first, weights + even * k, k, n - even, sums);
+      products(second, weights + even * k, k, n - even, more);
+      store(sums, to, even, n - even, to_first + even);
+      store(more, to, even, n - even, to_second + even);
+    }
+  }
+  if (i < count) row_times_weights(rows + i * k, weights, k, n, to, out + i * n);
+}
+
 /* -- kernels ------------------------------------------------------------------------------------------------------ */
 
 void _mlir_ciface_acme_qmatmul_s8(acme_i8_2d *returned, acme_i8_2d *lhs, acme_i8_2d *rhs, acme_i32_1d *bias,
@@ -123,9 +176,7 @@ void _mlir_ciface_acme_qmatmul_s8(acme_i8_2d *returned, acme_i8_2d *lhs, acme_i8
     fail("qmatmul takes dense operands and a multiple of 16 for k");
   const requantize to = {bias->data + bias->offset,   multiplier->data + multiplier->offset,
                          shift->data + shift->offset, zero_point, minimum, maximum};
-  for (int64_t i = 0; i < m; i++)
-    row_times_weights(lhs->data + lhs->offset + i * k, rhs->data + rhs->offset, k, n, &to,
-                      result->data + result->offset + i * n);
+  rows_times_weights(lhs->data + lhs->offset, m, rhs->data + rhs->offset, k, n, &to, result->data + result->offset);
   matmul_calls++;
   *returned = *result;
 }
@@ -145,23 +196,23 @@ void _mlir_ciface_acme_qconv_s8(acme_i8_4d *returned, acme_i8_4d *lhs, acme_i8_4
   const requantize to = {bias->data + bias->offset,   multiplier->data + multiplier->offset,
                          shift->data + shift->offset, zero_point, minimum, maximum};
   const int8_t *image = lhs->data + lhs->offset;
-  int8_t *out = result->data + result->offset, *patch = malloc((size_t)k);
-  if (!patch) fail("out of memory");
+  int8_t *out = result->data + result->offset, *patches = malloc((size_t)(out_w * k) + 1);
+  if (!patches) fail("out of memory");
   for (int64_t b = 0; b < batch; b++)
-    for (int64_t y = 0; y < out_h; y++)
-      for (int64_t x = 0; x < out_w; x++, out += n) {
-        int8_t *to_fill = patch;
+    for (int64_t y = 0; y < out_h; y++, out += out_w * n) {
+      int8_t *patch = patches;
+      for (int64_t x = 0; x < out_w; x++)
         for (int64_t i = 0; i < kernel_h; i++)
-          for (int64_t j = 0; j < kernel_w; j++, to_fill += c) {
+          for (int64_t j = 0; j < kernel_w; j++, patch += c) {
             int64_t row = y * stride_h + i * dilation_h - top, column = x * stride_w + j * dilation_w - left;
             if (row < 0 || row >= height || column < 0 || column >= width)
-              memset(to_fill, lhs_zero_point, (size_t)c);
+              memset(patch, lhs_zero_point, (size_t)c);
             else
-              memcpy(to_fill, image + ((b * height + row) * width + column) * c, (size_t)c);
+              memcpy(patch, image + ((b * height + row) * width + column) * c, (size_t)c);
           }
-        row_times_weights(patch, rhs->data + rhs->offset, k, n, &to, out);
-      }
-  free(patch);
+      rows_times_weights(patches, out_w, rhs->data + rhs->offset, k, n, &to, out);
+    }
+  free(patches);
   conv_calls++;
   *returned = *result;
 }
