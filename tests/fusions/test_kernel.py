@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from torch_mlir import ir
+from torch_mlir import ir, passmanager
 
 import qfuse
 from qfuse import KernelCall, KernelFusion, KernelValue
+from qfuse._mlir import Bindings
 from tests.conftest import Parse
 from tests.pipeline import samples
 
@@ -145,6 +146,15 @@ def test_a_layer_becomes_a_custom_operator_of_tosa() -> None:
     assert op.operands[2].owner.name == "tosa.const"
 
 
+@pytest.mark.parametrize("spelling", ["func.call", "op", "tosa.custom"])
+def test_each_spelling_verifies_in_each_binding(spelling: str, each_bindings: Bindings) -> None:
+    call = CALL if spelling == "func.call" else dataclasses.replace(OP, spelling=spelling, kernel="acme.qmatmul")
+    module = each_bindings.parse_source(linear(), "test.mlir")
+    report = qfuse.fuse(module, registry=registry(changed(call=call)))
+    assert report.applied[-1]["fusion"] == "acme.qmatmul"
+    assert module.operation.verify()
+
+
 def test_a_function_of_static_shapes_has_them_in_its_name() -> None:
     call = dataclasses.replace(CALL, dynamic=False)
     module, _ = fused(linear(), changed(call=call))
@@ -175,6 +185,22 @@ def test_rows_of_dynamic_extent(parse: Parse) -> None:
     destination = list(the_operation(module, "func.call").operands)[-1].owner.operands[0].owner
     assert destination.name == "tensor.empty"
     assert destination.operands[0].owner.name == "tensor.dim"
+
+
+def test_a_pass_on_the_module_declares_the_kernel(parse: Parse) -> None:
+    """In a pass manager that verifies after each pass."""
+    module = parse(linear())
+    step = qfuse.as_pass(registry=registry(MATMUL))
+    with module.context:
+        pipeline = passmanager.PassManager("builtin.module")
+    pipeline.enable_verifier(True)
+    pipeline.add("canonicalize")
+    pipeline.add(step)
+    pipeline.add("cse")
+    pipeline.run(module.operation)
+    assert "call @acme_qmatmul" in str(module)
+    (report,) = step.reports  # type: ignore[attr-defined]
+    assert report.applied[-1]["kernel"] == "acme_qmatmul"
 
 
 # -- folding ---------------------------------------------------------------------------------------------------------
