@@ -361,7 +361,7 @@ def _widened(x: Scalar, signed: bool) -> Scalar:
         return _number(int(x.payload))
     if x.op == "array":
         return Scalar("array", I64, payload=(x.payload[0].astype(np.int64), x.payload[1]))
-    return Scalar("extsi" if signed else "extui", I64, (x,))
+    return x if x.type == I64 else Scalar("extsi" if signed else "extui", I64, (x,))
 
 
 def _number(number: int) -> Scalar:

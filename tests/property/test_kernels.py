@@ -50,3 +50,22 @@ def test_a_pad_between_the_accumulators_and_the_quantize(kernels: bool) -> None:
         x = np.random.default_rng(1).integers(-128, 128, (4, 8)).astype(np.int8)
         results.append(execute(module, [x])[0])
     assert np.array_equal(results[1], np.pad(results[0], ((1, 0), (0, 2)), constant_values=7))
+
+
+def test_accumulators_of_64_bits_in_a_fixed_point_expression() -> None:
+    """The requantize declines them; the elementwise operation that takes them reads 64 bits as they are."""
+    f = Function("main", 3)
+    wide = {"bits": 16, "low": -32768, "high": 32767}
+    a = f.argument((4, 16), Grid(scale=np.float32(2.0**-12), **wide))
+    b = f.weight((16, 6), Grid(scale=np.float32(2.0**-14), **wide))
+    c = f.weight((6,), Grid(bits=32, low=-(1 << 20), high=1 << 20, scale=np.float32(1e-4)))
+    y = f.binary("add", f.matmul(f.dequantize(a), f.dequantize(b)), f.dequantize(c), [1])
+    f.results(f.quantize(y, Grid(scale=np.float32(2.0**-8), **wide)))
+    plain, fused = (ir.Module.parse(f.text, ir.Context()) for _ in range(2))
+    report = qfuse.fuse(fused, "linalg", epilogue="fixed-point")
+    assert report.missed == []
+    assert report.applied[0]["accumulator"] == "i64"
+    x = np.random.default_rng(1).integers(-32768, 32768, (4, 16)).astype(np.int16)
+    (expected,), (found,) = execute(plain, [x]), execute(fused, [x])
+    assert np.abs(found.astype(np.int64) - expected).max() <= 1
+    assert len(np.unique(found)) > 10
