@@ -19,7 +19,8 @@ from qfuse.fixed_point import ROUNDINGS
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.epilogue import trace
 from qfuse.fusions.fixed_point import plan_requantize
-from qfuse.fusions.kernel_layer import Layer, LayerPlanner
+from qfuse.fusions.kernel_layer import LayerPlanner
+from qfuse.fusions.layer import Layer
 from qfuse.graph import AccumForm, Decision, Environment, Made, Refusal
 from qfuse.matchers.nodes import Contraction, Convolution, Node, Quantize
 

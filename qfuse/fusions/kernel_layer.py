@@ -1,29 +1,26 @@
-"""A quantized layer in the terms of a kernel's description: what `qfuse.KernelFusion` plans, and what it builds."""
+"""Brings a quantized layer into the terms of a kernel's description, for `qfuse.KernelFusion`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from qfuse._mlir import Value
-from qfuse.emit.base import BuildContext, out_extents
+from qfuse.emit.base import out_extents
 from qfuse.emit.call import KernelCall, KernelValue
 from qfuse.emit.spec import PlannedContraction
 from qfuse.fusions.fixed_point import FixedPlan
+from qfuse.fusions.layer import Layer
 from qfuse.fusions.roles import (
     Arrangement,
     Roles,
     arrange,
-    arranged,
     arranged_constant,
-    restored,
     roles_of,
 )
-from qfuse.graph import AccumForm, Array, Environment, Existing, Folded, Moved, QValue, Refusal
-from qfuse.indexing import Extents, Index, as_dim
+from qfuse.graph import AccumForm, Array, Environment, Existing, Folded, Moved, Refusal
+from qfuse.indexing import Extents, Index, Linear, as_dim, constant, plus
 from qfuse.matchers.nodes import Convolution, Quantize
 
 _I32 = 1 << 31
@@ -41,50 +38,6 @@ class Description(Protocol):
     pads: Mapping[str, int]
     limits: Mapping[str, int]
     constants: frozenset[str]
-
-
-@dataclass(eq=False)
-class Layer:
-    """A layer with everything decided.
-
-    Attributes:
-        form: the accumulators.
-        plan: its requantize.
-        lhs: stored integers of the first operand.
-        rhs: of the second.
-        ways: how lhs, rhs and result are arranged.
-        fills: of operands that are padded: before and behind each letter, and with what.
-        values: what the kernel is given besides lhs and rhs, and constant operands in their layout.
-        element: printed element type of the result.
-        result: printed type of the arranged result.
-        sizes: for each dynamic letter of the result the operand and position that has it.
-    """
-
-    form: AccumForm
-    plan: FixedPlan
-    lhs: QValue
-    rhs: QValue
-    ways: Mapping[str, Arrangement]
-    fills: Mapping[str, tuple[tuple[int, ...], str]]
-    values: Mapping[str, Any]
-    element: str
-    result: str
-    sizes: Mapping[str, tuple[str, int]]
-
-    def emit(self, call: KernelCall, context: BuildContext) -> Value:
-        """The call and what is around it, but for layout operations behind it."""
-        values = dict(self.values)
-        for name, q in (("lhs", self.lhs), ("rhs", self.rhs)):
-            if name in values:
-                continue
-            value = arranged(context.q(q), self.ways[name], context)
-            if name in self.fills:
-                high, fill = self.fills[name]
-                value = context.builder.pad(value, [0] * len(high), high, fill)
-            values[name] = value
-        for letter, (name, position) in self.sizes.items():
-            values[f"size {letter}"] = context.builder.dim(values[name], position)
-        return restored(call.emit(context, values, self.result), self.ways["result"], context)
 
 
 class LayerPlanner:
@@ -114,6 +67,9 @@ class LayerPlanner:
         refusal = self._storage()
         if refusal is not None:
             return refusal
+        refusal = self._read_padding()
+        if refusal is not None:
+            return refusal
         self._absorb_pad()
         roles = roles_of(self.planned, self.index["lhs"], self.index["rhs"])
         if isinstance(roles, Refusal):
@@ -137,17 +93,25 @@ class LayerPlanner:
         types = {name: self._type(name, ways[name], fills) for name in ("lhs", "rhs")}
         element = self.node.params.storage.mlir
         result = _tensor(ways["result"].extents, element)
-        sizes: dict[str, tuple[str, int]] = {}
-        for letter, extent in zip(self.call.result, ways["result"].extents, strict=True):
-            name = next((n for n in ("lhs", "rhs") if letter in self._layout(n)), None)
-            if extent is None and (name is None or (letter in "dhw" and self.fusion.computes == "convolution")):
-                return Refusal(f"the extent {letter} of the result is dynamic")
-            if extent is None and name is not None:
-                sizes[letter] = name, self._layout(name).index(letter)
+        sizes = self._dynamic(ways["result"])
+        if isinstance(sizes, Refusal):
+            return sizes
         refusal = self.call.check(self.node.op, self.env, {**types, **given}, result)
         if refusal is not None:
             return refusal
         return Layer(self.form, self.plan, self.q["lhs"], self.q["rhs"], ways, fills, given, element, result, sizes)
+
+    def _dynamic(self, way: Arrangement) -> dict[str, tuple[str, int]] | Refusal:
+        """For each letter of the result whose extent is dynamic the operand and dimension that has it."""
+        sizes: dict[str, tuple[str, int]] = {}
+        for letter, extent in zip(self.call.result, way.extents, strict=True):
+            if extent is not None:
+                continue
+            name = next((n for n in ("lhs", "rhs") if letter in self._layout(n)), None)
+            if name is None or (letter in "dhw" and self.fusion.computes == "convolution"):
+                return Refusal(f"the extent {letter} of the result is dynamic")
+            sizes[letter] = name, self._layout(name).index(letter)
+        return sizes
 
     def _layout(self, name: str) -> str:
         found = self.call.find(name)
@@ -163,6 +127,33 @@ class LayerPlanner:
                 return Refusal(f"operands of 8, 16 or 32 bits, found {params.storage} for {name}")
             if name in self.fusion.constants and name != "result" and self.sides[name].array is None:
                 return Refusal(f"takes a constant {name}, found one known only at run time")
+        return None
+
+    def _read_padding(self) -> Refusal | None:
+        """Takes what a convolution reads around its input as the kernel's padding: its 0.0 is the zero point."""
+        node = self.planned.node
+        if not isinstance(node, Convolution) or not (node.spread or node.padding):
+            return None
+        if node.spread:
+            return Refusal("the input is spread out, as of a transposed convolution")
+        pads: dict[int, tuple[int, int]] = {}
+        for expr, around in zip(node.lhs_index, node.padding, strict=True):
+            moved = [atom.position for atom, _ in expr.terms if atom.position in self.planned.out_loops]
+            if any(around) and (len(expr.terms) != 2 or len(moved) != 1):
+                return Refusal("the window is not one position and one place in it a dimension")
+            pads |= dict.fromkeys(moved, around)
+        out = self.planned.out_loops
+        read: list[Linear] = []
+        found: dict[int, tuple[int, int]] = {}
+        for position, expr in enumerate(self.index["lhs"]):
+            if len(expr.terms) != 2:
+                read.append(expr)
+                continue
+            place = self._moved(self.index["lhs"], position)
+            found[place] = pads[out[place]]
+            read.append(plus(expr, constant(found[place][0])))
+        self.index["lhs"] = tuple(read)
+        self.padding = tuple(n for place in sorted(found) for n in found[place])
         return None
 
     def _absorb_pad(self) -> None:
@@ -183,7 +174,9 @@ class LayerPlanner:
         self.q["lhs"] = inner
         self.index["lhs"] = tuple(outer[p] for p in places if p is not None)
         order = sorted(window, key=lambda i: self._moved(outer, i))
-        self.padding = tuple(int(n) for i in order for n in (low[i], high[i]))
+        own = self.padding or (0, 0) * len(window)
+        around = [int(n) for i in order for n in (low[i], high[i])]
+        self.padding = tuple(a + b for a, b in zip(own, around, strict=True))
 
     def _moved(self, index: Index, position: int) -> int:
         """Which dimension of the accumulators a window's dimension moves along."""
@@ -371,4 +364,4 @@ def _shown(value: Any) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
-__all__ = ["Layer", "LayerPlanner"]
+__all__ = ["LayerPlanner"]
