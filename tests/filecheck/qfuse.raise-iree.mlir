@@ -29,7 +29,7 @@ func.func @quantize(%x: tensor<2x4xf32>) -> tensor<2x4xi8> {
 }
 
 // CHECK-LABEL: func.func @dequantize(
-// CHECK: "iree_linalg_ext.dequantize_affine"(%arg0, %{{.*}}, %{{.*}}, %{{.*}}) {indexing_maps = [#map, #map1, #map2, #map]}
+// CHECK: "iree_linalg_ext.dequantize_affine"(%arg0, %{{.*}}, %{{.*}}, %{{.*}}) {indexing_maps = [#map, #map2, #map1, #map]}
 func.func @dequantize(%q: tensor<2x4xi8>) -> tensor<2x4xf32> {
   %s = arith.constant dense<[0.5, 0.25]> : tensor<2xf32>
   %ed = tensor.empty() : tensor<2x4xf32>
