@@ -288,14 +288,17 @@ class LayerPlanner:
         loops = [as_dim(e) for e in side.index]
         used = [d for d in loops if d is not None and d not in self.planned.reduction]
         axes = tuple(i for i, d in enumerate(loops) if d is None or d in self.planned.reduction)
-        sums = (side.array.astype(np.int64) - weight_zero).sum(axis=axes)
+        weights = side.array.astype(np.int64) - weight_zero
+        sums = weights.sum(axis=axes)
         out = self.planned.out_loops
         order = sorted(range(len(used)), key=lambda i: out.index(used[i]))
         shape = [1] * len(out)
         for axis in order:
             shape[out.index(used[axis])] = sums.shape[axis]
         folded = bias - zero * sums.transpose(order).reshape(shape)
-        reach = self.planned.raw_bound + abs(weight_zero) * self.planned.raw_bound + int(np.abs(folded).max(initial=0))
+        lhs = self.sides["lhs"].form
+        largest = max(abs(lhs.low), abs(lhs.high)) * int(np.abs(weights).sum(axis=axes).max(initial=0))
+        reach = largest + int(np.abs(folded).max(initial=0))
         return folded if reach < _I32 else Refusal(f"products and bias can reach {reach}, which does not fit i32")
 
     def _placed(self, given: KernelValue, array: Array, roles: Roles) -> Array | int | Refusal:

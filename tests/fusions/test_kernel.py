@@ -240,6 +240,27 @@ def test_weights_on_the_left_are_the_kernels_second_operand() -> None:
 # -- refusals --------------------------------------------------------------------------------------------------------
 
 
+def test_no_folded_bias_that_does_not_fit() -> None:
+    """128 * 9436100 of stored integers and 100 * 9436100 of the zero point; 227 * 9436100 of corrected ones fit."""
+    k = 74300
+    text = (
+        f"    %qb = arith.constant dense<127> : tensor<{k}x1xi8>\n"
+        + samples.dequantize("a", "qa", f"1x{k}", zero_point=-100)
+        + samples.dequantize("b", "qb", f"{k}x1", scale="0.125")
+        + samples.matmul("m", "a", "b", m=1, k=k, n=1)
+        + samples.quantize("r", "m", "1x1", scale="1048576.0")
+    )
+    text = samples.module(samples.function(text, f"%qa: tensor<1x{k}xi8>", "tensor<1x1xi8>", "r"))
+    _, report = fused(text, MATMUL)
+    assert report.applied[-1]["fusion"] == "acme.qmatmul"
+    folded = tuple(dataclasses.replace(v, name="folded_bias") if v.name == "bias" else v for v in CALL.operands)
+    _, report = fused(text, changed(call=dataclasses.replace(CALL, operands=folded)))
+    (declined,) = report.applied[-1]["declined"]
+    assert declined == (
+        f"acme.qmatmul: acme_qmatmul: products and bias can reach {228 * 127 * k}, which does not fit i32"
+    )
+
+
 @pytest.mark.parametrize(
     ("fusion", "text", "reason"),
     [
