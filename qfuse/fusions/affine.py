@@ -52,7 +52,7 @@ class _Respelled(Fusion):
             stored = Existing(node.storage, node.storage_cast)
             payload = PlannedAffine(False, params), stored
             decision = Decision(self, node, "bit-exact", needs=(stored,), payload=payload)
-            decision.detail = {"input": str(params)}
+            decision.detail = {"input": str(params), **_repaired(node)}
             return decision
         if node.zero_point_first:
             return Refusal("the zero point is added before rounding, which a named quantize does not do")
@@ -67,8 +67,13 @@ class _Respelled(Fusion):
             self, node, "bit-exact", float_inputs=(value,), payload=(PlannedAffine(True, params), value)
         )
         decision.replacement = Made(decision)
-        decision.detail = {"result": str(params)}
+        decision.detail = {"result": str(params), **_repaired(node)}
         return decision
+
+
+def _repaired(node: Quantize | Dequantize) -> dict[str, bool]:
+    """A fact for the report: what is raised means what was meant, not what the IR computes."""
+    return {"repaired": True} if node.repaired else {}
 
 
 def _refused(what: str, param: Param) -> Refusal | None:
