@@ -396,13 +396,14 @@ class Builder:
         self.created: list[Operation] = []
         self.location: Any = None
         self._point: Any = None
-        self._constants: dict[Any, Value] = {}
+        self._block: Any = None
         self._attributes: dict[str, Attribute] = {}
         self._cached_types: dict[str, Type] = {}
 
     def before(self, op: Operation) -> None:
         """Inserts before `op`, with its location, from now on."""
         self._point = self.ir.InsertionPoint(op)
+        self._block = op.block
         self.location = op.location
 
     @contextmanager
@@ -418,6 +419,16 @@ class Builder:
             yield
         finally:
             self._point, self.location = before
+
+    @contextmanager
+    def at_start(self) -> Iterator[Block]:
+        """Inserts at the start of the current block, which is handed out, inside a `with`."""
+        before = self._point
+        self._point = self.ir.InsertionPoint.at_block_begin(self._block)
+        try:
+            yield self._block
+        finally:
+            self._point = before
 
     def type(self, text: str) -> Type:
         """A type from its printed form, cached."""

@@ -10,6 +10,7 @@ from qfuse.cost.options import Options
 from qfuse.cost.target import Target
 from qfuse.cost.workload import bytes_moved
 from qfuse.emit.expression import stored_tensors
+from qfuse.emit.vocabulary import Vocabulary
 from qfuse.graph import (
     AccumForm,
     Decision,
@@ -31,12 +32,18 @@ class Analysis:
     """Nodes, forms and decisions of one module or function, and what follows from them."""
 
     def __init__(
-        self, root: Operation, bindings: Bindings, registry: FusionRegistry, target: Target, options: Options
+        self,
+        root: Operation,
+        bindings: Bindings,
+        registry: FusionRegistry,
+        target: Target,
+        options: Options,
+        vocabulary: type[Vocabulary] = Vocabulary,
     ) -> None:
         self.root = root
         self.bindings = bindings
         self.recognizer = Recognizer(bindings)
-        self.env = Environment(bindings, self.recognizer.reader, target, options, root)
+        self.env = Environment(bindings, self.recognizer.reader, target, options, root, vocabulary)
         self.nodes: list[Node] = []
         self.refusals: dict[Value, Refusal] = {}
         self.functions: dict[Value, str] = {}
@@ -65,6 +72,9 @@ class Analysis:
         declined: list[str] = []
         for fusion in registry.for_node(node):
             outcome = fusion.check(node, self.env)
+            if isinstance(outcome, Decision):
+                refused = self.env.vocabulary.supports(outcome, self.env)
+                outcome = outcome if refused is None else refused
             if isinstance(outcome, Decision):
                 if declined:
                     outcome.detail["declined"] = declined

@@ -61,6 +61,15 @@ def targets() -> list[Target]:
             integer_only=True,
         ),
         Target(
+            "tosa-int",
+            "TOSA in, TOSA out: integer operations with zero-point operands and RESCALE, i32 and i48 accumulators",
+            emitter="tosa",
+            accumulators=(32, 48),
+            split_reduction=False,
+            epilogue="fixed-point",
+            integer_only=True,
+        ),
+        Target(
             "affine",
             "no fusion: quantize and dequantize become quant.qcast and quant.dcast",
             fusions=frozenset({"qfuse.raise-quant"}),

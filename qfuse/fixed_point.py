@@ -111,6 +111,15 @@ def fits(scales: Any, bits: int = 31) -> bool:
     return bool((real < greatest_scale(bits) * (1 - 2.0 ** -(bits + 1))).all())
 
 
+def is_within_shift(scales: Any, largest: float) -> bool:
+    """Whether values of this magnitude may be rescaled by TOSA's rule: below half of what the shift divides by.
+
+    A mantissa of 31 bits is at least 2^30: so is what the shift divides by at least 2^30 divided by the scale.
+    """
+    _, exponent = np.frexp(np.asarray(scales, np.float64))
+    return bool((largest < np.ldexp(1.0, 30 - np.minimum(exponent, 1 << 10))).all())
+
+
 def largest_value(bits: int = 31) -> int:
     """The greatest magnitude of a value that may be rescaled: the product and its rounding stay within i64."""
     return 1 << 47 if bits == 15 else 1 << 31

@@ -202,17 +202,27 @@ class Environment:
         options: how this run is to be done.
         reader: scalar expressions and constants.
         corrected: for each planned contraction whose accumulators are read as integers these, zero points subtracted.
+        vocabulary: what the emitter can say, see `qfuse.emit.vocabulary`.
         elementwise: for each quantize that ends an expression of dequantized values the float values between.
         root: the module or function that is read.
         declared: printed types of the functions that planned kernel calls declare, by name.
     """
 
-    def __init__(self, bindings: Bindings, reader: ScalarReader, target: Any, options: Any, root: Operation) -> None:
+    def __init__(
+        self,
+        bindings: Bindings,
+        reader: ScalarReader,
+        target: Any,
+        options: Any,
+        root: Operation,
+        vocabulary: Any,
+    ) -> None:
         """An environment with no forms yet."""
         self.bindings = bindings
         self.reader = reader
         self.target = target
         self.options = options
+        self.vocabulary = vocabulary
         self.forms: dict[Value, Form] = {}
         self.decisions: dict[Value, Decision] = {}
         self.quantizes: dict[Value, Quantize] = {}

@@ -20,6 +20,7 @@ from qfuse.boundary import Boundary, build_results, expose, plan_boundaries
 from qfuse.cost.options import Options
 from qfuse.cost.target import Target
 from qfuse.emit.base import BuildContext
+from qfuse.emit.vocabulary import Vocabulary, vocabulary_of
 from qfuse.erase import erase
 from qfuse.errors import InputError
 from qfuse.graph import AccumForm, Decision
@@ -86,8 +87,10 @@ def _analyse(
     chosen = known.target(target) if isinstance(target, str) else target
     parsed = Options.of(chosen, options)
     usable = known.restricted(chosen, parsed.fusions, parsed.disable)
-    known.emitter(chosen)
-    analysis = Analysis(operation, bindings, usable, chosen, parsed)
+    vocabulary = vocabulary_of(known.emitter(chosen))
+    vocabulary.check_options(chosen.name, parsed.epilogue, parsed.scaling)
+    analysis = Analysis(operation, bindings, usable, chosen, parsed, vocabulary)
+    _check_dialect(analysis, chosen, vocabulary)
     report = Report(chosen.name, list(known.problems))
     collect(report, analysis)
     if chosen.integer_only:
@@ -96,6 +99,22 @@ def _analyse(
     if parsed.workload:
         analysis.count_bytes(report, "bytes_before")
     return analysis, boundaries, report
+
+
+#: Dialects that emitters rewrite, each with a target that does.
+_DIALECTS = {"linalg": "linalg", "tosa": "tosa-int"}
+
+
+def _check_dialect(analysis: Analysis, target: Target, vocabulary: type[Vocabulary]) -> None:
+    """Raises InputError for a module that is written in another dialect than the target's."""
+    found = {node.op.name.split(".")[0] for node in analysis.nodes} & set(_DIALECTS)
+    if not found or vocabulary.dialect in found:
+        return
+    (other,) = found
+    raise InputError(
+        f"target {target.name} takes {vocabulary.dialect} operations, this module is written in {other}:"
+        f" use target {_DIALECTS[other]}"
+    )
 
 
 def plan(module: Any, target: str | Target = "linalg", registry: FusionRegistry | None = None, **options: Any) -> Plan:
@@ -250,7 +269,7 @@ def as_pass(
     chosen = known.target(target) if isinstance(target, str) else target
     parsed = Options.of(chosen, options)
     known.restricted(chosen, parsed.fusions, parsed.disable)
-    known.emitter(chosen)
+    vocabulary_of(known.emitter(chosen)).check_options(chosen.name, parsed.epilogue, parsed.scaling)
 
     def qfuse_pass(op: Any, _pass: Any = None) -> None:
         reports.append(fuse(op, chosen, registry, **options))

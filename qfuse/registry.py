@@ -24,6 +24,7 @@ from typing import Any, cast
 from qfuse.cost.target import Target
 from qfuse.emit.iree import IreeEmitter
 from qfuse.emit.linalg import LinalgEmitter
+from qfuse.emit.tosa import TosaEmitter
 from qfuse.errors import RegistryError, UsageError, unknown
 from qfuse.fusions.base import Fusion
 from qfuse.matchers.nodes import Node
@@ -51,6 +52,7 @@ class FusionRegistry:
         self._emitters: dict[str, _Owned] = {
             "linalg": _Owned(LinalgEmitter, "qfuse"),
             "iree": _Owned(IreeEmitter, "qfuse"),
+            "tosa": _Owned(TosaEmitter, "qfuse"),
         }
         self.problems: list[str] = []
         self._by_type: dict[type, list[Fusion]] = {}

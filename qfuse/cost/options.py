@@ -8,6 +8,7 @@ from typing import Any
 
 from qfuse.cost.target import BOUNDARIES, EPILOGUES, ROUNDINGS, SPELLINGS, Target
 from qfuse.errors import UsageError, unknown
+from qfuse.fixed_point import INEXACT
 from qfuse.fixed_point import ROUNDINGS as SCALINGS
 
 
@@ -24,7 +25,8 @@ class Options:
             on CPUs that multiply i8 no faster than i16). Not every target has the choice.
         epilogue: how accumulators become stored integers: `float`, `fixed-point` (a multiplier and a shift, no float
             operation) or `power-of-two` (a shift).
-        scaling: rounding of the last two: `single` or `double` (TOSA RESCALE), `gemmlowp`, or `half-even`.
+        scaling: rounding of the last two: `single` or `double` (TOSA RESCALE), `gemmlowp`, `half-even`, or
+            `inexact` where the emitter leaves it to the machine (TOSA).
         boundary: `keep`, or `drop` the quantize of function arguments and the dequantize of function results.
         lookup16: whether functions of a 16-bit value become tables too, with straight lines between 513 points.
         workload: whether the report counts the bytes that each function moves, before and after.
@@ -64,7 +66,7 @@ class Options:
         _one_of("rounding", options.rounding, ROUNDINGS)
         _one_of("operands", options.operands, target.operands)
         _one_of("epilogue", options.epilogue, EPILOGUES)
-        _one_of("scaling", options.scaling, SCALINGS)
+        _one_of("scaling", options.scaling, (*SCALINGS, INEXACT))
         _one_of("boundary", options.boundary, BOUNDARIES)
         return options
 

@@ -69,7 +69,7 @@ class BuildContext:
                 type_ = self.builder.type(q.cast or "")
                 return self.builder.create("quant.scast", [type_], [q.value]).results[0]
         if isinstance(q, Folded):
-            return self.builder.dense_constant(q.array)
+            return self.emitter.constant(q.array)
         if isinstance(q, Made):
             return self.build(q.decision)
         assert isinstance(q, Moved)

@@ -9,14 +9,20 @@ from qfuse.emit.fixed_epilogue import FixedEpilogues
 from qfuse.emit.float_epilogue import FloatEpilogues
 from qfuse.emit.reduction import pool
 from qfuse.emit.spec import PlannedPooling
+from qfuse.emit.vocabulary import Vocabulary
+from qfuse.graph import Array
 
 
-class LinalgEmitter(FloatEpilogues, FixedEpilogues):
+class LinalgEmitter(FloatEpilogues, FixedEpilogues, Vocabulary):
     """linalg generics, or named operations where they can say it. Override single methods to spell otherwise.
 
     `Contractions` has the methods that multiply and add, `FloatEpilogues` and `FixedEpilogues` those that end
     accumulators, `Moves` the layout operations, `Casts` the conversions of scalars.
     """
+
+    def constant(self, array: Array) -> Value:
+        """A constant tensor."""
+        return self.builder.dense_constant(array)
 
     def pool(self, planned: PlannedPooling, context: BuildContext) -> Value:
         """The maximum or minimum of stored integers over windows or dimensions."""

@@ -145,6 +145,10 @@ def plan_sum(
 
 def _choose_accumulator(planned: PlannedContraction, env: Environment) -> PlannedContraction | Refusal:
     widths = sorted(env.target.accumulators)
+    fixed = env.vocabulary.accumulator(planned.lhs.storage, planned.rhs.storage)
+    widths = [w for w in widths if fixed in (None, w)]
+    if not widths:
+        return Refusal(f"operands {planned.lhs.storage} and {planned.rhs.storage} take accumulators of {fixed} bits")
     for bits in widths:
         if planned.bound < 1 << (bits - 1):
             planned.bits = bits

@@ -16,7 +16,7 @@ import numpy as np
 
 from qfuse.emit.expression import nodes
 from qfuse.emit.spec import PlannedContraction
-from qfuse.fixed_point import Multiplier, fits, greatest_scale, is_power_of_two, tie_distance
+from qfuse.fixed_point import Multiplier, fits, greatest_scale, is_power_of_two, is_within_shift, tie_distance
 from qfuse.graph import Array, Environment, Made, Refusal
 from qfuse.indexing import Extents, compose, identity
 from qfuse.matchers.nodes import Quantize
@@ -310,6 +310,8 @@ class _Planner:
             return term
         bound = term.bound * float(ratio.max(initial=0.0)) + 1.0
         if bound >= _LIMIT:
+            raise NotIntegerError(_BEYOND)
+        if not is_within_shift(ratio, term.bound):
             raise NotIntegerError(_BEYOND)
         multiplier = self._multiplier(ratio)
         error = float((term.error * ratio).max(initial=0.0)) + 0.5

@@ -16,7 +16,15 @@ import numpy as np
 from qfuse.emit.base import out_extents
 from qfuse.emit.fixed_epilogue import FixedAddend, FixedScale
 from qfuse.emit.spec import PlannedContraction
-from qfuse.fixed_point import Multiplier, fits, greatest_scale, is_power_of_two, tie_distance
+from qfuse.fixed_point import (
+    Multiplier,
+    fits,
+    greatest_scale,
+    is_power_of_two,
+    is_within_shift,
+    largest_value,
+    tie_distance,
+)
 from qfuse.fusions.line import Line, constant_param, follow, start
 from qfuse.graph import AccumForm, Array, Environment, Refusal, StoredForm
 from qfuse.indexing import Extents
@@ -80,7 +88,9 @@ def plan_requantize(form: AccumForm, params: QuantParams, env: Environment) -> F
         if refusal is not None:
             return refusal
     extents = out_extents(planned.extents, planned.out_loops)
-    return _finish(line, planned.bound, params, extents, _I32, env)
+    bits = env.vocabulary.multiplier_bits(planned.bits)
+    limit = _I32 if bits == 31 else largest_value(bits)
+    return _finish(line, planned.bound, params, extents, limit, env, bits)
 
 
 def plan_rescale(form: StoredForm, params: QuantParams, env: Environment) -> FixedPlan | Refusal:
@@ -101,7 +111,7 @@ def plan_rescale(form: StoredForm, params: QuantParams, env: Environment) -> Fix
 
 
 def _finish(
-    line: Line, largest: int, params: QuantParams, extents: Extents, limit: int, env: Environment
+    line: Line, largest: int, params: QuantParams, extents: Extents, limit: int, env: Environment, bits: int = 31
 ) -> FixedPlan | Refusal:
     """Ends a line by a quantize: multiplier, integer bias, clamp bounds and error bound.
 
@@ -112,6 +122,7 @@ def _finish(
         extents: of what the arrays are over.
         limit: what that magnitude with the bias must be less than.
         env: options.
+        bits: of the multiplier.
     """
     scale = constant_param("scale of the result", params.scale, extents)
     zero = constant_param("zero point of the result", params.zero_point, extents)
@@ -126,7 +137,7 @@ def _finish(
     reach = largest + np.ceil(np.abs(exact_bias)).max(initial=0.0) + np.abs(line.whole).max(initial=0)
     if not reach < limit:
         return Refusal(
-            f"accumulator and bias can reach {reach:.0f}, which does not fit i32",
+            f"accumulator and bias can reach {reach:.0f}, which does not fit i{48 if bits == 15 else 32}",
             "use narrower storage, a smaller reduction or a smaller bias",
         )
     bias = np.rint(exact_bias).astype(np.int64)
@@ -138,11 +149,11 @@ def _finish(
         for end in (line.low, line.high)
     )
     if line.addends:
-        return _with_addends(line, step, (total, sign, zero, low, high), float(reach), loose, extents, env)
-    multiplier = _multiplier(np.abs(ratio), env)
+        return _with_addends(line, step, (total, sign, zero, low, high), float(reach), loose, extents, env, bits)
+    multiplier = _multiplier(np.abs(ratio), env, bits)
     if isinstance(multiplier, Refusal):
         return multiplier
-    planned = FixedScale(multiplier, env.options.scaling, total, sign, zero, low, high)
+    planned = FixedScale(multiplier, _rounding(env, bits), total, sign, zero, low, high)
     distance, bounds = _bounds(planned, np.abs(ratio), int(reach), loose, rounded)
     return FixedPlan(planned, distance, bounds)
 
@@ -155,6 +166,7 @@ def _with_addends(
     loose: Array,
     extents: Extents,
     env: Environment,
+    bits: int,
 ) -> FixedPlan | Refusal:
     """Values and addends are brought to one grid of 2^-guard steps, added and rounded.
 
@@ -176,14 +188,18 @@ def _with_addends(
         float(np.abs(s).max()) * m for s, m in zip(scales, magnitudes, strict=True)
     )
     guard = min(_GUARD[1], 30 - math.ceil(math.log2(largest + 1)))
+    # A shift allows values below half of what it divides by, which is one bit less in the worst case.
+    factors = list(zip([ratio, *map(np.abs, scales)], [reach, *magnitudes], strict=True))
+    while guard >= _GUARD[0] and not all(is_within_shift(s * 2.0**guard, m) for s, m in factors):
+        guard -= 1
     if guard < _GUARD[0]:
         return Refusal(f"a sum in the epilogue can reach {largest:.6g} steps of the result, too many for i32")
     uncertainty = _ROUNDED if line.rounded or not is_power_of_two(step) else 0.0
-    rounding = env.options.scaling
+    rounding = _rounding(env, bits)
     distance = loose * ratio
     made: list[Multiplier] = []
-    for scale, magnitude in zip([ratio, *map(np.abs, scales)], [reach, *magnitudes], strict=True):
-        multiplier = _multiplier(scale * 2.0**guard, env)
+    for scale, magnitude in factors:
+        multiplier = _multiplier(scale * 2.0**guard, env, 31 if made else bits)
         if isinstance(multiplier, Refusal):
             return multiplier
         made.append(multiplier)
@@ -198,7 +214,12 @@ def _with_addends(
     return FixedPlan(planned, float(distance.max()), (1 + np.floor(distance)).astype(np.int64))
 
 
-def _multiplier(ratio: Array, env: Environment) -> Multiplier | Refusal:
+def _rounding(env: Environment, bits: int) -> str:
+    """How values are rounded; multipliers of 15 bits round once."""
+    return "single" if bits == 15 else env.options.scaling
+
+
+def _multiplier(ratio: Array, env: Environment, bits: int) -> Multiplier | Refusal:
     if env.options.epilogue == "power-of-two":
         if not is_power_of_two(ratio):
             found = float(ratio[np.frexp(ratio)[0] != 0.5].reshape(-1)[0])
@@ -209,12 +230,12 @@ def _multiplier(ratio: Array, env: Environment) -> Multiplier | Refusal:
         if not fits(ratio, 0):
             return Refusal(f"the scale to the result must lie in [2^-62, 2^30], found {float(ratio.max()):.6g}")
         return Multiplier.of(ratio, 0)
-    if not fits(ratio):
+    if not fits(ratio, bits):
         return Refusal(
             f"the scale to the result must be positive and less than"
-            f" {greatest_scale(31):.0f}, found {float(ratio.max()):.6g}"
+            f" {greatest_scale(bits):.0f}, found {float(ratio.max()):.6g}"
         )
-    return Multiplier.of(ratio)
+    return Multiplier.of(ratio, bits)
 
 
 def _bounds(scale: FixedScale, ratio: Array, reach: int, loose: Array, rounded: bool) -> tuple[float, Array]:

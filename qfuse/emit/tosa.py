@@ -1,0 +1,342 @@
+"""Spells integer operations in TOSA: integer operations with zero-point operands, RESCALE behind them.
+
+    %c = tosa.conv2d %x, %w, %bias, %zx, %zw {acc_type = i32} : i8, i8, i32 -> i32
+    %r = tosa.rescale %c, %multiplier, %shift, %zero, %z {per_channel = true} : i32 -> i8
+
+How a convolution or a pooling moves its window is taken from the operation that is replaced; what it computes comes
+from the plan. Needs static shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qfuse._mlir import Builder, Value
+from qfuse.cost.options import Options
+from qfuse.emit.base import BuildContext
+from qfuse.emit.elementwise import PlannedElementwise, PlannedLookup
+from qfuse.emit.fixed_epilogue import FixedAddend, FixedScale, PlannedFixedRequantize, PlannedFixedRescale
+from qfuse.emit.spec import PlannedContraction, PlannedPooling
+from qfuse.emit.tosa_contraction import Sums, flip, over_dims, pad_by, reduce_sum
+from qfuse.emit.tosa_expression import TosaExpression
+from qfuse.emit.tosa_ops import TosaOps
+from qfuse.emit.tosa_supports import accumulator_of, multiplier_bits_of, refuse
+from qfuse.emit.vocabulary import Vocabulary
+from qfuse.fixed_point import Multiplier
+from qfuse.graph import AccumForm, Array, Decision, Environment, Refusal, Step
+from qfuse.indexing import Index
+from qfuse.matchers.layout import Layout
+from qfuse.matchers.nodes import Node
+from qfuse.qparams import Param, StorageType
+
+_STEPS = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
+
+
+class TosaEmitter(Vocabulary):
+    """TOSA operations on integers. Override single methods to spell otherwise."""
+
+    dialect = "tosa"
+    epilogues = ("fixed-point", "power-of-two")
+    scalings = ("single", "double", "inexact")
+
+    def __init__(self, builder: Builder, options: Options) -> None:
+        """An emitter that creates operations with `builder`."""
+        self.builder = builder
+        self.options = options
+        self.ops = TosaOps(builder)
+
+    @classmethod
+    def supports(cls, decision: Decision, env: Environment) -> Refusal | None:
+        """Why TOSA cannot say what was decided, or None."""
+        return refuse(decision, env)
+
+    @classmethod
+    def accumulator(cls, lhs: StorageType, rhs: StorageType) -> int | None:
+        """i32, or i48 for operands of 16 bits."""
+        return accumulator_of(lhs, rhs)
+
+    @classmethod
+    def multiplier_bits(cls, accumulator: int) -> int:
+        """31, or 15 for i48: RESCALE takes no other."""
+        return multiplier_bits_of(accumulator)
+
+    def constant(self, array: Array) -> Value:
+        """A constant tensor."""
+        return self.ops.constant(array, f"i{8 * array.dtype.itemsize}")
+
+    # -- sums --------------------------------------------------------------------------------------------------
+
+    def accumulate(self, planned: PlannedContraction, context: BuildContext) -> Sums:
+        """The integer sums of a planned contraction, built when their bias is known."""
+        return Sums(planned, self.ops, context)
+
+    def corrected(self, decision: Decision, context: BuildContext) -> Value:
+        """The sums as i32."""
+        sums: Sums = context.build(decision)
+        return sums.value()
+
+    def pool(self, planned: PlannedPooling, context: BuildContext) -> Value:
+        """The maximum or minimum of stored integers: the same operation on integers."""
+        value = context.stored(planned.form)
+        op = planned.node.op
+        element = planned.storage.mlir
+        if planned.pad is not None:
+            least, greatest = planned.storage.min, planned.storage.max
+            value = self.move(planned.pad, [value], element, least if planned.node.kind == "max" else greatest)
+        return self._repeated(op, [value], element)
+
+    # -- epilogues ---------------------------------------------------------------------------------------------
+
+    def requantize_fixed(self, planned: PlannedFixedRequantize, node: Node, context: BuildContext) -> Value:
+        """Sums to stored integers; layout operations in between follow on integers."""
+        sums: Sums = context.build(planned.form.decision)
+        scale, storage = planned.scale, planned.params.storage
+        value = self._signed(sums, scale)
+        bound = sums.planned.bound + int(np.abs(scale.bias).max(initial=0))
+        value = self.within_range(value, bound, scale)
+        value = self.scaled(value, scale, storage, context)
+        zero = planned.params.zero_point.scalar
+        for layout in planned.form.moves:
+            fill = int(zero) if layout.kind == "pad" and zero is not None else None
+            value = self.move(layout, [value], storage.mlir, fill)
+        return value
+
+    def _signed(self, sums: Sums, scale: FixedScale) -> Value:
+        """`sums * sign + bias`."""
+        if (scale.sign == 1).all():
+            return sums.value(scale.bias)
+        value = sums.value(scale.bias * scale.sign)
+        element, rank = self.ops.element(value), scale.sign.ndim
+        if (scale.sign == -1).all():
+            return self.ops.binary("sub", self.ops.number(0, rank, element), value)
+        return self.ops.binary("mul", value, self.ops.constant(scale.sign, element))
+
+    def within_range(self, value: Value, bound: int, scale: FixedScale) -> Value:
+        """Values that RESCALE's shift allows: beyond, the result is saturated whatever they are."""
+        shift = int(scale.multiplier.shift.min(initial=62))
+        if scale.addends or self.ops.element(value) != "i32" or shift > 31 or bound < 1 << max(shift - 1, 0):
+            return value
+        most = (1 << (shift - 1)) - 1
+        return self.ops.clamp(value, -most, most)
+
+    def rescale_fixed(self, planned: PlannedFixedRescale, node: Node, context: BuildContext) -> Value:
+        """Stored integers of other parameters: one RESCALE where both zero points are of 8 bits."""
+        form, params = planned.form, planned.params
+        rank = len(params.extents)
+        value = self.ops.aligned(context.q(form.q), form.index, rank)
+        value, zero = self._less_zero(value, form.params.storage, planned.scale.bias)
+        result = self.scaled(
+            value, replace(planned.scale, bias=np.zeros_like(planned.scale.bias)), params.storage, context, zero
+        )
+        return self.ops.tiled(result, [n or 0 for n in params.extents])
+
+    def _less_zero(self, value: Value, storage: StorageType, bias: Array) -> tuple[Value, int]:
+        """Stored integers and their zero point, as RESCALE takes it; else as i32 with it subtracted."""
+        ops = self.ops
+        rank = len(ops.shape(value))
+        if not storage.signed and storage.bits == 8:
+            value, bias = flip(ops, value), bias + 128
+        uniform = bias.size and bool((bias == bias.reshape(-1)[0]).all())
+        number = -int(bias.reshape(-1)[0]) if uniform else None
+        if number == 0:
+            return value, 0
+        if number is not None and ops.element(value) == "i8" and -128 <= number <= 127:
+            return value, number
+        value = ops.cast(value, "i32")
+        return ops.binary("add", value, ops.constant(bias.reshape((1,) * (rank - bias.ndim) + bias.shape), "i32")), 0
+
+    def scaled(
+        self, value: Value, scale: FixedScale, storage: StorageType, context: BuildContext, own_zero: int = 0
+    ) -> Value:
+        """Integers (biased already) as stored ones.
+
+        Args:
+            value: the integers.
+            scale: multiplier, rounding, addends, zero point and clamp.
+            storage: what is stored.
+            context: makes the addends.
+            own_zero: zero point of `value`, of 8 bits.
+        """
+        ops = self.ops
+        multiplier, rounding = scale.multiplier, scale.rounding
+        if scale.addends:
+            value = ops.rescale(value, multiplier, rounding, "i32", own_zero)
+            for addend in scale.addends:
+                value = ops.binary(
+                    "add" if addend.sign > 0 else "sub", value, self._addend(addend, rounding, context, value)
+                )
+            multiplier, rounding, own_zero = Multiplier(np.asarray(1), np.asarray(scale.guard), 0), "single", 0
+        limits = [_uniform(a) for a in (scale.zero_point, scale.low, scale.high)]
+        zero, low, high = limits
+        if zero is not None and low is not None and high is not None and fits_operand(storage, zero):
+            flipped = 0 if storage.signed or storage.bits != 8 else 128
+            result = ops.rescale(value, multiplier, rounding, storage.mlir, own_zero, zero - flipped)
+            result = ops.clamp(result, low - flipped, high - flipped)
+            return unflip(ops, result) if flipped else result
+        value = ops.rescale(value, multiplier, rounding, "i32", own_zero)
+        rank = len(ops.shape(value))
+        for name, array in (("add", scale.zero_point), ("maximum", scale.low), ("minimum", scale.high)):
+            if name != "add" or array.any():
+                held = np.clip(array, -(1 << 31), (1 << 31) - 1)
+                value = ops.binary(
+                    name, value, ops.constant(held.reshape((1,) * (rank - held.ndim) + held.shape), "i32")
+                )
+        return ops.cast(value, storage.mlir)
+
+    def _addend(self, addend: FixedAddend, rounding: str, context: BuildContext, like: Value) -> Value:
+        rank = len(self.ops.shape(like))
+        value = self.ops.aligned(context.q(addend.q), addend.index, rank)
+        value, zero = self._less_zero(value, addend.storage, addend.bias)
+        return self.ops.rescale(value, addend.multiplier, rounding, "i32", zero)
+
+    # -- element by element ------------------------------------------------------------------------------------
+
+    def elementwise(self, planned: PlannedElementwise, context: BuildContext) -> Value:
+        """An expression of stored integers."""
+        value = TosaExpression(self.ops, planned.extents, context).result(planned.scalar)
+        return self._moved(value, planned.moves, planned.node.params.storage.mlir)
+
+    def lookup(self, planned: PlannedLookup, context: BuildContext) -> Value:
+        """A function of one stored integer, as `tosa.table`."""
+        value = TosaExpression(self.ops, planned.extents, context).result(planned.stored)
+        held = np.asarray(planned.table).astype(np.int64)
+        # Entries are by the bits of the integer; TOSA's begin with the least one.
+        entries = self.ops.constant(np.roll(held, 128), "i8")
+        value = self.ops.elementwise("tosa.table", [value], "i8", extra=[entries])
+        return self._moved(value, planned.moves, planned.node.params.storage.mlir)
+
+    def _moved(self, value: Value, moves: Sequence[Layout], element: str) -> Value:
+        for layout in moves:
+            value = self.move(layout, [value], element, None)
+        return value
+
+    # -- floats ------------------------------------------------------------------------------------------------
+
+    def materialize(self, form: AccumForm, node: Node, context: BuildContext) -> Value:
+        """The float value of a form, for users that stay in float."""
+        sums: Sums = context.build(form.decision)
+        planned = sums.planned
+        value, shift = self._as_float(sums)
+        for side in (planned.lhs, planned.rhs):
+            if planned.unit and side is planned.rhs:
+                continue
+            value = self.ops.binary("mul", value, over_dims(self.ops, planned, side.params.scale, "f32"))
+        if shift:
+            value = self.ops.binary("mul", value, self.ops.number(2.0**shift, len(self.ops.shape(value)), "f32"))
+        if planned.blocked is not None:
+            rank = len(planned.out_loops)
+            value = reduce_sum(self.ops, value, rank - 1)
+            value = self.ops.reshape(value, self.ops.shape(value)[:-1])
+        for step in form.steps:
+            value = self._step(value, step, context)
+        value = self.ops.cast(value, form.element)
+        return self._moved(value, form.moves, form.element)
+
+    def _as_float(self, sums: Sums) -> tuple[Value, int]:
+        """Sums as f32, and how many bits they were shifted by to fit i32 (i48 has no other way)."""
+        value = sums.value()
+        if self.ops.element(value) != "i48":
+            return self.ops.cast(value, "f32"), 0
+        shift = max(sums.planned.bound.bit_length() - 30, 0)
+        value = self.ops.rescale(value, Multiplier(np.asarray(1), np.asarray(shift), 0), "single", "i32")
+        return self.ops.cast(value, "f32"), shift
+
+    def _step(self, value: Value, step: Step, context: BuildContext) -> Value:
+        ops = self.ops
+        rank = len(ops.shape(value))
+        if step.operand is None:
+            return ops.binary("sub", ops.number(0.0, rank, "f32"), value)
+        operand = step.operand
+        if operand.number is not None:
+            other = ops.number(1.0 / operand.number if step.kind == "div" else operand.number, rank, "f32")
+        elif operand.value is not None:
+            other = ops.aligned(ops.cast(operand.value, "f32"), operand.index, rank)
+            other = ops.elementwise("tosa.reciprocal", [other], "f32") if step.kind == "div" else other
+        else:
+            assert operand.scalar is not None
+            other = ops.cast(TosaExpression(ops, ops.shape(value), context).value(operand.scalar), "f32")
+            other = ops.elementwise("tosa.reciprocal", [other], "f32") if step.kind == "div" else other
+        if step.kind in ("sub", "rsub"):
+            return ops.binary("sub", *((value, other) if step.kind == "sub" else (other, value)))
+        return ops.binary("mul" if step.kind == "div" else _STEPS[step.kind], value, other)
+
+    # -- layout ------------------------------------------------------------------------------------------------
+
+    def move(self, layout: Layout, inputs: Sequence[Value], element: str, fill: int | Param | None) -> Value:
+        """Repeats a layout operation on tensors of another element type."""
+        op, ops = layout.op, self.ops
+        if op.name == "tosa.transpose":
+            return ops.transpose(inputs[0], [int(p) for p in op.attributes["perms"]])
+        if op.name == "tosa.reshape":
+            return ops.reshape(inputs[0], [n or 0 for n in ops.bindings.extents(op.results[0].type)])
+        if op.name == "tosa.identity":
+            return inputs[0]
+        if op.name == "tosa.concat":
+            return self._concat(layout, inputs, element)
+        if op.name == "tosa.pad":
+            assert isinstance(fill, int)
+            amounts = [int(n) for n in ops.numbers(op.operands[1])]
+            return self._padded(inputs[0], amounts, fill)
+        return self._repeated(op, inputs, element)
+
+    def _concat(self, layout: Layout, inputs: Sequence[Value], element: str) -> Value:
+        ops = self.ops
+        moved = [ops.transposed_from(v) for v in inputs]
+        perms = moved[0][1]
+        axis = layout.axis or 0
+        if any(p != perms for _, p in moved):
+            perms = list(range(len(perms)))
+            moved = [(v, perms) for v in inputs]
+        sources = [v for v, _ in moved]
+        shape = list(ops.shape(sources[0]))
+        shape[perms[axis]] = sum(ops.shape(v)[perms[axis]] for v in sources)
+        attributes = {"axis": self.builder.attribute(f"{perms[axis]} : i32")}
+        type_ = self.builder.tensor(tuple(shape), element)
+        return ops.transpose(self.builder.create("tosa.concat", [type_], sources, attributes).results[0], perms)
+
+    def _padded(self, value: Value, amounts: Sequence[int], number: int) -> Value:
+        source, perms = self.ops.transposed_from(value)
+        back = [perms.index(i) for i in range(len(perms))]
+        moved = [n for i in back for n in amounts[2 * i : 2 * i + 2]]
+        return self.ops.transpose(pad_by(self.ops, source, moved, number), perms)
+
+    def _repeated(self, op: Any, inputs: Sequence[Value], element: str) -> Value:
+        """The same operation on tensors of another element type."""
+        copy = self.builder.clone(op)
+        for position, value in enumerate(inputs):
+            copy.operands[position] = value
+        copy.results[0].set_type(self.builder.tensor(self.ops.bindings.extents(op.results[0].type), element))
+        return copy.results[0]
+
+    def copy(self, value: Value, index: Index, extents: Sequence[int | None]) -> Value:
+        """`value` read at a list of dimensions, as a tensor of its own."""
+        return self.ops.tiled(self.ops.aligned(value, index, len(extents)), [n or 0 for n in extents])
+
+    def split_dim(self, value: Value, position: int, size: int) -> Value:
+        """Splits dimension `position` into blocks of `size`."""
+        shape = self.ops.shape(value)
+        return self.ops.reshape(value, [*shape[:position], shape[position] // size, size, *shape[position + 1 :]])
+
+
+def fits_operand(storage: StorageType, zero: int) -> bool:
+    """Whether a zero point can be the operand of a RESCALE to this type."""
+    if storage.bits == 8:
+        return storage.min <= zero <= storage.max
+    return zero == 0 and storage.bits in (16, 32) and storage.signed
+
+
+def unflip(ops: TosaOps, value: Value) -> Value:
+    """Signed bytes as unsigned ones, 128 more."""
+    return ops.rescale(value, Multiplier.of(1.0, 0), "single", "i8", -128, 0, (False, True))
+
+
+def _uniform(array: Array) -> int | None:
+    flat = array.reshape(-1)
+    return int(flat[0]) if flat.size and bool((flat == flat[0]).all()) else None
+
+
+__all__ = ["TosaEmitter"]

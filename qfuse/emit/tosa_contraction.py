@@ -1,0 +1,403 @@
+"""Integer contractions in TOSA: matmul, the convolutions, sums; what their zero-point operands cannot hold is corrected.
+
+    conv2d %a, %w, %bias, %za, %zw : i8, i8, i32, i8, i8 -> i32
+
+A zero point is an operand where it is one constant of 8 bits. A constant operand with others is stored less them, where
+that fits. What is left of zero points is subtracted afterwards:  sum (a - z) b = sum a b - z sum b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from qfuse._mlir import Value
+from qfuse.emit.base import BuildContext, loops_to_dims, out_extents
+from qfuse.emit.spec import PlannedContraction, Side
+from qfuse.emit.tosa_ops import TosaOps
+from qfuse.fixed_point import Multiplier
+from qfuse.graph import Array
+from qfuse.indexing import Index, as_dim, compose, dims_of_index, gather
+from qfuse.matchers.nodes import Convolution, Reduction
+from qfuse.qparams import Param, StorageType, broadcast_to_dims
+
+CONVOLUTIONS = ("tosa.conv2d", "tosa.conv3d", "tosa.depthwise_conv2d", "tosa.transpose_conv2d")
+POOLS = ("tosa.avg_pool2d",)
+
+
+@dataclass(eq=False)
+class Operand:
+    """One operand as TOSA takes it.
+
+    Attributes:
+        side: the planned operand.
+        storage: type of the integers that are handed over, signed.
+        array: constant integers, over the stored tensor's dimensions, or None.
+        zero: what goes into the zero-point operand.
+        rest: the zero point that does not, or None.
+        flipped: whether unsigned bytes are handed over 128 less.
+    """
+
+    side: Side
+    storage: StorageType
+    array: Array | None
+    zero: int = 0
+    rest: Param | None = None
+    flipped: bool = False
+
+
+def operand_of(side: Side) -> Operand:
+    """How an operand is handed over; nothing is built."""
+    storage, array, zero = side.storage, side.array, side.params.zero_point
+    flipped = not storage.signed and storage.bits == 8
+    if flipped:
+        storage = StorageType(8, True)
+        array = None if array is None else (array.astype(np.int16) - 128).astype(np.int8)
+        if zero.data is not None:
+            zero = Param(zero.index, zero.data.astype(np.int64) - 128, element="i64")
+    if array is not None and storage.bits < 8:
+        storage = StorageType(8, True)
+    if zero.is_zero:
+        return Operand(side, storage, array, flipped=flipped)
+    number = zero.scalar
+    if number is not None and storage.bits == 8 and -128 <= number <= 127:
+        return Operand(side, storage, array, int(number), flipped=flipped)
+    if array is not None and zero.data is not None:
+        shifted = _shifted(array, zero, side.index)
+        if shifted is not None and storage.min <= shifted.min(initial=0) and shifted.max(initial=0) <= storage.max:
+            return Operand(side, storage, shifted.astype(f"i{storage.bits // 8}"), flipped=flipped)
+    return Operand(side, storage, array, 0, zero, flipped)
+
+
+def _shifted(array: Array, zero: Param, index: Index) -> Array | None:
+    """A constant operand less its zero points, which run along whole dimensions of it."""
+    dims = [as_dim(e) for e in index]
+    if any(d is None and n != 1 for d, n in zip(dims, array.shape, strict=True)):
+        return None
+    unread = 1 + max((d for d in dims if d is not None), default=0)
+    found = broadcast_to_dims(zero, [unread + i if d is None else d for i, d in enumerate(dims)])
+    return None if found is None else array.astype(np.int64) - found.astype(np.int64)
+
+
+def is_matmul(planned: PlannedContraction) -> bool:
+    """Whether a contraction is written as a matmul."""
+    return not planned.unit and not isinstance(planned.node, Convolution) and not is_pointwise(planned)
+
+
+def is_pointwise(planned: PlannedContraction) -> bool:
+    """Whether a contraction is written as a convolution by one point: 16 bits by a constant, whose bias is i48."""
+    if planned.unit or isinstance(planned.node, Convolution) or planned.bits != 48 or planned.rhs.array is None:
+        return False
+    return len(dims_of_index(planned.rhs.index)) == 2 and not _groups(planned)[0]
+
+
+class Sums:
+    """The integer sums of a contraction, built when first asked for, with the bias of who asks first.
+
+    Attributes:
+        planned: what was planned.
+    """
+
+    def __init__(self, planned: PlannedContraction, ops: TosaOps, context: BuildContext) -> None:
+        """Builds nothing yet."""
+        self.planned = planned
+        self._ops = ops
+        self._context = context
+        self._rank = len(planned.out_loops)
+        self._value: Value | None = None
+        self._bias: Array | None = None
+
+    def value(self, bias: Array | None = None) -> Value:
+        """The sums less what zero points add, plus an integer bias over the accumulators' dimensions."""
+        bias = np.zeros((1,) * self._rank, np.int64) if bias is None else bias
+        if self._value is None:
+            with self._context.at(self.planned.node.op):
+                self._value = self._build(bias)
+            self._bias = bias
+        assert self._bias is not None
+        return self._plus(self._value, bias - self._bias)
+
+    def _plus(self, value: Value, bias: Array) -> Value:
+        if not bias.any():
+            return value
+        return self._ops.binary("add", value, self._ops.constant(bias, self._ops.element(value)))
+
+    def _build(self, bias: Array) -> Value:
+        planned = self.planned
+        if planned.unit:
+            return self._plus(self._sum(), bias)
+        lhs, rhs = operand_of(planned.lhs), operand_of(planned.rhs)
+        known = known_corrections(planned, lhs, rhs)
+        held, later = bias, np.zeros((1,) * self._rank, np.int64)
+        if known is not None:
+            held = held + known
+        if isinstance(planned.node, Convolution) or is_pointwise(planned):
+            if any(n != 1 for n in held.shape[:-1]):
+                held, later = later, held
+            build = self._convolution if isinstance(planned.node, Convolution) else self._pointwise
+            value = build(lhs, rhs, held.reshape(-1))
+        else:
+            value, later = self._matmul(lhs, rhs), held
+        value = self._plus(value, later)
+        return value if known is not None else self._corrected(value, lhs, rhs)
+
+    # -- operands ----------------------------------------------------------------------------------------------
+
+    def _tensor(self, operand: Operand, bits: int | None = None) -> Value:
+        """The integers of an operand in the shape of the stored tensor."""
+        element = f"i{operand.storage.bits if bits is None else bits}"
+        if operand.array is not None:
+            return self._ops.constant(operand.array, element)
+        value = self._context.q(operand.side.form.q)
+        value = self._split(value, operand.side)
+        if operand.flipped:
+            value = flip(self._ops, value)
+        return self._ops.cast(value, element)
+
+    def _split(self, value: Value, side: Side) -> Value:
+        """A tensor with its reduced dimension split into blocks, where they are."""
+        if self.planned.blocked is None:
+            return value
+        last = len(self.planned.extents) - 1
+        position = next(i for i, e in enumerate(side.index) if as_dim(e) == last)
+        return self._context.emitter.split_dim(value, position, self.planned.blocked[1])
+
+    def _whole(self, operand: Operand, bits: int | None = None) -> Value:
+        """The integers of an operand in the shape of the operation's own operand."""
+        form = operand.side.form
+        if operand.array is not None:
+            sizes = [n or 0 for n in form.params.extents]
+            array = np.broadcast_to(gather(operand.array, form.index, sizes), sizes)
+            return self._ops.constant(array, f"i{operand.storage.bits if bits is None else bits}")
+        value = self._tensor(operand, bits)
+        extents = [n or 0 for n in form.params.extents]
+        return self._ops.tiled(self._ops.aligned(value, form.index, len(extents)), extents)
+
+    # -- operations --------------------------------------------------------------------------------------------
+
+    def _matmul(self, lhs: Operand, rhs: Operand) -> Value:
+        planned, ops = self.planned, self._ops
+        batch, rows, columns = _groups(planned)
+        reduced = list(planned.reduction)
+        bits = max(lhs.storage.bits, rhs.storage.bits)
+        size = [self._size(d) for d in (batch, rows, columns, reduced)]
+        a = self._arranged(self._tensor(lhs, bits), lhs.side.index, [batch, rows, reduced])
+        b = self._arranged(self._tensor(rhs, bits), rhs.side.index, [batch, reduced, columns])
+        zeros = [ops.constant(np.asarray([o.zero]), f"i{bits}") for o in (lhs, rhs)]
+        wide = "i48" if bits == 16 else "i32"
+        type_ = ops.builder.tensor((size[0], size[1], size[2]), wide)
+        value = ops.builder.create("tosa.matmul", [type_], [a, b, *zeros]).results[0]
+        order = [*batch, *rows, *columns]
+        rest = [d for d in planned.out_loops if d not in order]
+        extents = [planned.extents[d] or 1 for d in (*order, *rest)]
+        value = ops.reshape(value, extents)
+        return ops.transpose(value, [[*order, *rest].index(d) for d in planned.out_loops])
+
+    def _arranged(self, value: Value, index: Index, groups: Sequence[Sequence[int]]) -> Value:
+        """A tensor read at `index` with one dimension for each group of loops."""
+        loops = [as_dim(e) for e in index]
+        order = [loops.index(d) for group in groups for d in group if d in loops]
+        fixed = [i for i, d in enumerate(loops) if d is None]
+        return self._ops.reshape(self._ops.transpose(value, [*fixed, *order]), [self._size(g) for g in groups])
+
+    def _size(self, loops: Sequence[int]) -> int:
+        return int(np.prod([self.planned.extents[d] or 1 for d in loops], dtype=np.int64))
+
+    def _pointwise(self, lhs: Operand, rhs: Operand, bias: Array) -> Value:
+        """`[rows, k] x [columns, k]` as a convolution by one point, whose bias has the accumulators' width."""
+        planned = self.planned
+        _, rows, columns = _groups(planned)
+        reduced = list(planned.reduction)
+        m, n, k = (self._size(d) for d in (rows, columns, reduced))
+        a = self._ops.reshape(self._arranged(self._tensor(lhs), lhs.side.index, [rows, reduced]), [1, m, 1, k])
+        w = self._ops.reshape(self._arranged(self._tensor(rhs, 8), rhs.side.index, [columns, reduced]), [n, 1, 1, k])
+        attributes = {
+            "pad": "array<i64: 0, 0, 0, 0>", "stride": "array<i64: 1, 1>", "dilation": "array<i64: 1, 1>"
+        }  # fmt: skip
+        made = {name: self._ops.builder.attribute(text) for name, text in attributes.items()}
+        value = self._convolved("tosa.conv2d", a, w, (lhs.zero, rhs.zero), bias, (1, m, 1, n), made)
+        order = [*rows, *columns]
+        rest = [d for d in planned.out_loops if d not in order]
+        value = self._ops.reshape(value, [planned.extents[d] or 1 for d in (*order, *rest)])
+        return self._ops.transpose(value, [[*order, *rest].index(d) for d in planned.out_loops])
+
+    def _convolution(self, lhs: Operand, rhs: Operand, bias: Array) -> Value:
+        op = self.planned.node.op
+        attributes = _attributes(op, "acc_type")
+        value = self._whole(lhs)
+        if lhs.rest is not None and lhs.rest.scalar is not None:
+            value = self._padded(value, int(lhs.rest.scalar), attributes)
+        result = tuple(n or 0 for n in self._ops.bindings.extents(op.results[0].type))
+        return self._convolved(op.name, value, self._whole(rhs), (lhs.zero, rhs.zero), bias, result, attributes)
+
+    def _padded(self, value: Value, number: int, attributes: dict[str, Any]) -> Value:
+        """Pads by what the zero-point operand cannot hold, in place of the operation's own padding."""
+        pad = [int(n) for n in attributes.get("pad", [])]
+        if not any(pad):
+            return value
+        attributes["pad"] = self._ops.builder.attribute(f"array<i64: {', '.join('0' for _ in pad)}>")
+        return pad_by(self._ops, value, [0, 0, *pad, 0, 0], number)
+
+    def _convolved(
+        self,
+        name: str,
+        x: Value,
+        w: Value,
+        zeros: tuple[int, int],
+        bias: Array,
+        shape: tuple[int, ...],
+        attributes: Any,
+    ) -> Value:
+        ops = self._ops
+        wide = "i48" if ops.element(x) == "i16" else "i32"
+        extra = [ops.constant(np.asarray([z]), ops.element(v)) for z, v in zip(zeros, (x, w), strict=True)]
+        held = {**attributes, "acc_type": ops.builder.attribute(wide)}
+        operands = [x, w, ops.constant(bias, wide), *extra]
+        return ops.builder.create(name, [ops.builder.tensor(shape, wide)], operands, held).results[0]
+
+    # -- sums --------------------------------------------------------------------------------------------------
+
+    def _sum(self) -> Value:
+        """The sum of one operand, less its zero point: over dimensions, or over windows by a kernel of ones."""
+        planned, ops = self.planned, self._ops
+        node = planned.node
+        operand = operand_of(planned.lhs)
+        value = self._whole(operand)
+        if isinstance(node, Reduction) and node.op.name in POOLS:
+            channels = ops.shape(value)[-1]
+            kernel = [int(n) for n in node.op.attributes["kernel"]]
+            ones = ops.constant(np.ones((*kernel, channels, 1), np.int8), "i8")
+            attributes = _attributes(node.op, "acc_type", "kernel", "nan_mode")
+            attributes["dilation"] = ops.builder.attribute("array<i64: 1, 1>")
+            result = tuple(n or 0 for n in ops.bindings.extents(node.op.results[0].type))
+            zero = np.zeros(1, np.int64)
+            return self._convolved("tosa.depthwise_conv2d", value, ones, (operand.zero, 0), zero, result, attributes)
+        value = ops.cast(value, "i32")
+        rank = len(ops.shape(value))
+        if operand.zero:
+            value = ops.binary("sub", value, ops.number(operand.zero, rank, "i32"))
+        elif operand.rest is not None and operand.rest.scalar is not None:
+            value = ops.binary("sub", value, ops.number(int(operand.rest.scalar), rank, "i32"))
+        index = node.index if isinstance(node, Reduction) else planned.lhs.index
+        return self._reduced(value, index)
+
+    def _reduced(self, value: Value, index: Index) -> Value:
+        """The sum of an i32 tensor read at `index` over the reduction, over the accumulators' dimensions."""
+        ops, planned = self._ops, self.planned
+        loops = [as_dim(e) for e in index]
+        for axis, loop in enumerate(loops):
+            if loop in planned.reduction:
+                value = reduce_sum(ops, value, axis)
+        kept = [i for i, d in enumerate(loops) if d in planned.out_loops]
+        wanted = sorted(kept, key=lambda i: planned.out_loops.index(loops[i] or 0))
+        rest = [i for i in range(len(loops)) if i not in kept]
+        value = ops.transpose(value, [*rest, *wanted])
+        read = {loops[i] for i in kept}
+        return ops.reshape(value, [(planned.extents[d] or 1) if d in read else 1 for d in planned.out_loops])
+
+    # -- corrections -------------------------------------------------------------------------------------------
+
+    def _corrected(self, value: Value, lhs: Operand, rhs: Operand) -> Value:
+        """Sums less what zero points add that are known at run time only, or vary."""
+        planned = self.planned
+        zeros = [None if o.rest is None else self._zero(o) for o in (lhs, rhs)]
+        for zero, other in ((zeros[0], rhs), (zeros[1], lhs)):
+            if zero is not None:
+                value = self._ops.binary("sub", value, self._ops.binary("mul", zero, self._row_sum(other)))
+        if zeros[0] is None or zeros[1] is None:
+            return value
+        count = self._ops.number(self._size(planned.reduction), self._rank, "i32")
+        both = self._ops.binary("mul", self._ops.binary("mul", zeros[0], zeros[1]), count)
+        return self._ops.binary("add", value, both)
+
+    def _zero(self, operand: Operand) -> Value:
+        """A zero point over the accumulators' dimensions, as i32."""
+        assert operand.rest is not None
+        return over_dims(self._ops, self.planned, operand.rest, "i32")
+
+    def _row_sum(self, operand: Operand) -> Value:
+        """The sum of an operand's integers, less its zero-point operand, over the accumulators' dimensions."""
+        value = self._ops.cast(self._tensor(operand), "i32")
+        rank = len(self._ops.shape(value))
+        if operand.zero:
+            value = self._ops.binary("sub", value, self._ops.number(operand.zero, rank, "i32"))
+        return self._reduced(value, operand.side.index)
+
+
+def known_corrections(planned: PlannedContraction, lhs: Operand, rhs: Operand) -> Array | None:
+    """What is added to the sums for zero points that are left, where it is known; else None."""
+    rank = len(planned.out_loops)
+    total = np.zeros((1,) * rank, np.int64)
+    if lhs.rest is None and rhs.rest is None:
+        return total
+    if rhs.rest is not None or lhs.rest is None or lhs.rest.scalar is None or rhs.array is None:
+        return None
+    read = [as_dim(e) for e in rhs.side.index]
+    if any(d is None and n != 1 for d, n in zip(read, rhs.array.shape, strict=True)):
+        return None
+    array = rhs.array.reshape([n for d, n in zip(read, rhs.array.shape, strict=True) if d is not None])
+    loops = [d for d in read if d is not None]
+    axes = tuple(i for i, d in enumerate(loops) if d in planned.reduction)
+    sums = (array.astype(np.int64) - rhs.zero).sum(axis=axes)
+    kept = [d for d in loops if d not in planned.reduction]
+    if any(d not in planned.out_loops for d in kept):
+        return None
+    order = sorted(range(len(kept)), key=lambda i: planned.out_loops.index(kept[i]))
+    shape = [(planned.extents[d] or 1) if d in kept else 1 for d in planned.out_loops]
+    return -int(lhs.rest.scalar) * sums.transpose(order).reshape(shape)
+
+
+def _groups(planned: PlannedContraction) -> tuple[list[int], list[int], list[int]]:
+    """The result's loops that both operands are read along, the first only, and the second only."""
+    left, right = dims_of_index(planned.lhs.index), dims_of_index(planned.rhs.index)
+    out = planned.out_loops
+    return (
+        [d for d in out if d in left and d in right],
+        [d for d in out if d in left and d not in right],
+        [d for d in out if d in right and d not in left],
+    )
+
+
+def over_dims(ops: TosaOps, planned: PlannedContraction, param: Param, element: str) -> Value:
+    """A parameter over the accumulators' dimensions, extent 1 where it does not vary."""
+    rank = len(planned.out_loops)
+    to_dims = loops_to_dims(planned.out_loops, len(planned.extents))
+    index = compose(param.index, to_dims, out_extents(planned.extents, planned.out_loops))
+    if param.data is not None:
+        found = broadcast_to_dims(replace(param, index=index), list(range(rank)))
+        assert found is not None
+        return ops.constant(found, element)
+    value = ops.cast(param.value, element)
+    return ops.aligned(value, index, rank)
+
+
+def reduce_sum(ops: TosaOps, value: Value, axis: int) -> Value:
+    """The sum along one dimension, which stays with extent 1."""
+    shape = list(ops.shape(value))
+    shape[axis] = 1
+    attributes = {"axis": ops.builder.attribute(f"{axis} : i32")}
+    type_ = ops.builder.tensor(tuple(shape), ops.element(value))
+    return ops.builder.create("tosa.reduce_sum", [type_], [value], attributes).results[0]
+
+
+def pad_by(ops: TosaOps, value: Value, amounts: Sequence[int], number: int) -> Value:
+    """Pads each dimension (before, behind) by one number."""
+    shape = tuple(n + a + b for n, a, b in zip(ops.shape(value), amounts[::2], amounts[1::2], strict=True))
+    element = ops.element(value)
+    operands = [value, ops.const_shape(amounts), ops.constant(np.asarray([number]), element)]
+    return ops.builder.create("tosa.pad", [ops.builder.tensor(shape, element)], operands).results[0]
+
+
+def flip(ops: TosaOps, value: Value) -> Value:
+    """Unsigned bytes as signed ones, 128 less."""
+    return ops.rescale(value, Multiplier.of(1.0, 0), "single", "i8", 0, -128, (True, False))
+
+
+def _attributes(op: Any, *left_out: str) -> dict[str, Any]:
+    return {name: op.attributes[name] for name in op.attributes if name not in left_out}
+
+
+__all__ = ["CONVOLUTIONS", "Operand", "Sums", "flip", "is_matmul", "is_pointwise", "operand_of", "over_dims", "pad_by"]

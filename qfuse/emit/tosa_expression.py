@@ -1,0 +1,157 @@
+"""Writes scalar expressions of planning as TOSA operations on whole tensors.
+
+Planned expressions are in i64; their values are proven to fit i32, which is what is written. A stored integer less its
+zero point that is rescaled is one RESCALE, and so is a rescaled value that gets a zero point and is narrowed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qfuse._mlir import Value
+from qfuse.emit.base import BuildContext
+from qfuse.emit.expression import nodes
+from qfuse.emit.tosa_contraction import flip
+from qfuse.emit.tosa_ops import TosaOps
+from qfuse.fixed_point import Multiplier
+from qfuse.graph import Array
+from qfuse.indexing import Extents, Index
+from qfuse.matchers.scalar import Scalar
+from qfuse.qparams import broadcast
+
+_INTEGER = {"addi": "add", "subi": "sub", "muli": "mul", "maxsi": "maximum", "minsi": "minimum"}
+_FLOAT = {"add": "add", "sub": "sub", "mul": "mul", "max": "maximum", "min": "minimum"}
+_UNARY = {"exp": "exp", "log": "log", "tanh": "tanh", "erf": "erf", "rsqrt": "rsqrt", "absf": "abs", "floor": "floor",
+          "ceil": "ceil", "sin": "sin", "cos": "cos"}  # fmt: skip
+_CASTS = ("extsi", "extui", "trunci", "sitofp", "extf", "truncf")
+
+#: What `write` takes; others are refused when planning.
+WRITTEN = frozenset({
+    *_INTEGER, *_FLOAT, *_UNARY, *_CASTS, "rescale", "select", "neg", "div", "const", "array", "elem", "stored",
+})  # fmt: skip
+
+
+def numbers_of(scalar: Scalar, rank: int) -> Array | None:
+    """The constant values of a leaf, over `rank` dimensions, or None."""
+    if scalar.op == "const":
+        return np.full((1,) * rank, scalar.payload)
+    if scalar.op == "array":
+        array, index = scalar.payload
+        return broadcast(array, index, tuple(range(rank)))
+    return None
+
+
+class TosaExpression:
+    """The tensors of one expression's nodes, over dimensions of `extents`."""
+
+    def __init__(self, ops: TosaOps, extents: Extents, context: BuildContext) -> None:
+        """Writes nothing yet."""
+        self._ops = ops
+        self._rank = len(extents)
+        self._extents = extents
+        self._context = context
+        self._known: dict[int, Value] = {}
+
+    def result(self, scalar: Scalar) -> Value:
+        """The expression as a tensor of the whole shape."""
+        return self._ops.tiled(self.value(scalar), [n or 0 for n in self._extents])
+
+    def value(self, scalar: Scalar) -> Value:
+        """The expression as a tensor, extent 1 where it does not vary."""
+        found = self._known.get(id(scalar))
+        if found is None:
+            found = self._known[id(scalar)] = self._write(scalar)
+        return found
+
+    def _write(self, scalar: Scalar) -> Value:
+        element = _element(scalar.type)
+        numbers = numbers_of(scalar, self._rank)
+        if numbers is not None:
+            held = numbers if element[0] == "f" else np.clip(numbers, -(1 << 31), (1 << 31) - 1)
+            return self._ops.constant(held, element)
+        if scalar.op == "stored":
+            tensor, index = scalar.payload
+            return self._read(self._context.q(tensor), index)
+        if scalar.op == "elem":
+            return self._read(*scalar.payload)
+        if scalar.op == "rescale":
+            return self._rescale(scalar)
+        if scalar.op == "trunci":
+            return self._narrowed(scalar)
+        return self._operation(scalar, element)
+
+    def _read(self, value: Value, index: Index) -> Value:
+        return self._ops.aligned(value, index, self._rank)
+
+    def _operation(self, scalar: Scalar, element: str) -> Value:
+        ops = self._ops
+        if scalar.op == "extui":
+            return self._unsigned(scalar.args[0])
+        args = [self.value(a) for a in scalar.args]
+        if scalar.op in _CASTS:
+            return ops.cast(args[0], element)
+        name = _INTEGER.get(scalar.op) or _FLOAT.get(scalar.op)
+        if name is not None:
+            return ops.binary(name, *args)
+        if scalar.op == "select":
+            return ops.elementwise("tosa.select", args, element)
+        if scalar.op == "neg":
+            return ops.binary("sub", ops.number(0.0, self._rank, element), args[0])
+        if scalar.op == "div":
+            return ops.binary("mul", args[0], ops.elementwise("tosa.reciprocal", [args[1]], element))
+        return ops.elementwise(f"tosa.{_UNARY[scalar.op]}", args, element)
+
+    def _unsigned(self, stored: Scalar) -> Value:
+        """Unsigned bytes as i32."""
+        shifted = self._ops.cast(flip(self._ops, self.value(stored)), "i32")
+        return self._ops.binary("add", shifted, self._ops.number(128, self._rank, "i32"))
+
+    # -- RESCALE -----------------------------------------------------------------------------------------------
+
+    def _rescale(self, scalar: Scalar, element: str = "i32", zero: int = 0) -> Value:
+        """A rescale to `element`, with a zero point of the result."""
+        rounding, bits = scalar.payload
+        mantissa, shift = (numbers_of(a, self._rank) for a in scalar.args[1:])
+        assert mantissa is not None
+        assert shift is not None
+        multiplier = Multiplier(mantissa.astype(np.int64), shift.astype(np.int64), bits)
+        source, own_zero = self._stored(scalar.args[0])
+        return self._ops.rescale(source, multiplier, rounding, element, own_zero, zero)
+
+    def _stored(self, scalar: Scalar) -> tuple[Value, int]:
+        """Signed bytes and their zero point, where an expression is these; else its value and 0."""
+        inner, zero = scalar, 0
+        if inner.op == "subi" and inner.args[1].op == "const":
+            inner, zero = inner.args[0], int(inner.args[1].payload)
+        if inner.op == "extsi" and inner.args[0].op == "stored" and inner.args[0].type == "i8" and -128 <= zero <= 127:
+            return self.value(inner.args[0]), zero
+        return self.value(scalar), 0
+
+    def _narrowed(self, scalar: Scalar) -> Value:
+        """`trunci(clamp(x + zero point))`, whose clamp is within the type."""
+        ops, element = self._ops, _element(scalar.type)
+        x, low, high = scalar.args[0], *_range(element)
+        while x.op in ("maxsi", "minsi") and x.args[1].op == "const":
+            bound = int(x.args[1].payload)
+            low, high = (max(low, bound), high) if x.op == "maxsi" else (low, min(high, bound))
+            x = x.args[0]
+        inner, zero = x, 0
+        if x.op == "addi" and x.args[1].op == "const":
+            inner, zero = x.args[0], int(x.args[1].payload)
+        if inner.op == "rescale" and element == "i8" and -128 <= zero <= 127:
+            return ops.clamp(self._rescale(inner, element, zero), low, high)
+        return ops.cast(ops.clamp(self.value(x), low, high), element)
+
+
+def _range(element: str) -> tuple[int, int]:
+    half = 1 << (int(element[1:]) - 1)
+    return -half, half - 1
+
+
+def _element(type_: str) -> str:
+    return "i32" if type_ == "i64" else type_
+
+
+def reads_float(scalar: Scalar) -> bool:
+    """Whether an expression computes in floats."""
+    return any(n.type.startswith(("f", "bf")) for n in nodes(scalar))

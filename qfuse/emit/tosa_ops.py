@@ -1,0 +1,317 @@
+"""TOSA operations one at a time: constants that fold, transposes that cancel, RESCALE.
+
+A transpose of a transpose is one, or none. An operation that works element by element on transposed tensors works on
+what they were transposed from, and its result is transposed: so transposes move on until they meet another, and the
+two cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from qfuse._mlir import Attribute, Builder, Type, Value
+from qfuse.fixed_point import Multiplier
+from qfuse.graph import Array
+from qfuse.indexing import Index, as_dim
+from qfuse.matchers.constants import ConstantReader
+
+_NAMES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f32": np.float32, "f16": np.float16}
+_MODES = {"single": "SINGLE_ROUND", "double": "DOUBLE_ROUND", "inexact": "INEXACT_ROUND"}
+
+#: Shifts of RESCALE.
+MIN_SHIFT, MAX_SHIFT = 2, 62
+
+
+def bits_of(element: str) -> int:
+    """Width of a printed integer type."""
+    return int(element[1:])
+
+
+class TosaOps:
+    """Creates TOSA operations through a builder."""
+
+    def __init__(self, builder: Builder) -> None:
+        """Creates nothing yet."""
+        self.builder = builder
+        self.bindings = builder.bindings
+        self._constants = ConstantReader(builder.bindings)
+        self._made: dict[Any, Value] = {}
+
+    # -- types and constants -----------------------------------------------------------------------------------
+
+    def shape(self, value: Value) -> tuple[int, ...]:
+        """Extents of a tensor, which are static."""
+        return tuple(n or 0 for n in self.bindings.extents(value.type))
+
+    def element(self, value: Value) -> str:
+        """Printed element type of a tensor."""
+        return self.bindings.element_name(value.type)
+
+    def constant(self, array: Array, element: str) -> Value:
+        """A `tosa.const` at the start of the block, equal ones once; what one number says is a splat."""
+        array = np.asarray(array)
+        type_ = self.builder.tensor(array.shape, element)
+        with self.builder.at_start() as block:
+            key = (hash(block), element, array.shape, array.dtype.str, array.tobytes())
+            if key not in self._made:
+                attribute = self._attribute(array, element, type_)
+                self._made[key] = self.builder.create("tosa.const", [type_], (), {"values": attribute}).results[0]
+        return self._made[key]
+
+    def _attribute(self, array: Array, element: str, type_: Type) -> Attribute:
+        flat = array.reshape(-1)
+        if flat.size and bool((flat == flat[0]).all()):
+            return self.builder.attribute(f"dense<{_literal(flat[0], element)}> : {type_}")
+        if element in _NAMES:
+            return self.builder.elements(array.astype(_NAMES[element]))
+        return self.builder.attribute(f"dense<{array.astype(np.int64).tolist()}> : {type_}")
+
+    def const_shape(self, numbers: Sequence[int]) -> Value:
+        """A `tosa.const_shape`."""
+        listed = ", ".join(map(str, numbers))
+        type_ = self.builder.type(f"!tosa.shape<{len(numbers)}>")
+        with self.builder.at_start() as block:
+            key = (hash(block), listed)
+            if key not in self._made:
+                attribute = self.builder.attribute(f"dense<[{listed}]> : tensor<{len(numbers)}xindex>")
+                self._made[key] = self.builder.create("tosa.const_shape", [type_], (), {"values": attribute}).results[0]
+        return self._made[key]
+
+    def numbers(self, value: Value) -> list[int]:
+        """The numbers of a `tosa.const_shape`."""
+        array = self.bindings.dense(value.owner.attributes["values"])
+        assert array is not None
+        return [int(n) for n in array.reshape(-1)]
+
+    def read(self, value: Value) -> Array | None:
+        """The numbers of a constant, or None; nothing is looked through."""
+        op = getattr(value.owner, "operation", None)
+        return self._constants.read(value) if op is not None and op.name == "tosa.const" else None
+
+    # -- moves -------------------------------------------------------------------------------------------------
+
+    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
+        """`value` in another shape: itself, a constant, or a `tosa.reshape`."""
+        if self.shape(value) == tuple(shape):
+            return value
+        value = self._before_reshapes(value)
+        if self.shape(value) == tuple(shape):
+            return value
+        known = self.read(value)
+        if known is not None:
+            return self.constant(known.reshape(tuple(shape)), self.element(value))
+        type_ = self.builder.tensor(tuple(shape), self.element(value))
+        return self.builder.create("tosa.reshape", [type_], [value, self.const_shape(shape)]).results[0]
+
+    @staticmethod
+    def _before_reshapes(value: Value) -> Value:
+        op = getattr(value.owner, "operation", None)
+        while op is not None and op.name == "tosa.reshape":
+            value = op.operands[0]
+            op = getattr(value.owner, "operation", None)
+        return value
+
+    def transpose(self, value: Value, perms: Sequence[int]) -> Value:
+        """Dimension i of the result is dimension `perms[i]` of `value`."""
+        source, own = self.transposed_from(value)
+        perms = [own[p] for p in perms]
+        shape = self.shape(source)
+        if perms == list(range(len(perms))):
+            return source
+        known = self.read(source)
+        moved = tuple(shape[p] for p in perms)
+        if known is not None:
+            return self.constant(known.transpose(perms), self.element(source))
+        attributes = {"perms": self.builder.attribute(f"array<i32: {', '.join(map(str, perms))}>")}
+        type_ = self.builder.tensor(moved, self.element(source))
+        return self.builder.create("tosa.transpose", [type_], [source], attributes).results[0]
+
+    def transposed_from(self, value: Value) -> tuple[Value, list[int]]:
+        """What a tensor is transposed from, and how; itself where it is not."""
+        perms = list(range(len(self.bindings.extents(value.type))))
+        op = getattr(value.owner, "operation", None)
+        while op is not None and op.name == "tosa.transpose":
+            inner = [int(p) for p in op.attributes["perms"]]
+            perms = [inner[p] for p in perms]
+            value = op.operands[0]
+            op = getattr(value.owner, "operation", None)
+        return value, perms
+
+    def aligned(self, value: Value, index: Index, rank: int) -> Value:
+        """`value`, read at a list of dimensions and constants, over `rank` dimensions: extent 1 where it is not read."""
+        dims = [as_dim(e) for e in index]
+        kept = [i for i, d in enumerate(dims) if d is not None]
+        shape = self.shape(value)
+        order = sorted(kept, key=lambda i: dims[i] or 0)
+        rest = [i for i in range(len(shape)) if i not in kept]
+        value = self.transpose(value, [*rest, *order])
+        wanted = [1] * rank
+        for i in kept:
+            wanted[dims[i] or 0] = shape[i]
+        return self.reshape(value, wanted)
+
+    def tiled(self, value: Value, shape: Sequence[int]) -> Value:
+        """`value` repeated along dimensions of extent 1 to be of this shape."""
+        own = self.shape(value)
+        if own == tuple(shape):
+            return value
+        known = self.read(value)
+        if known is not None:
+            return self.constant(np.broadcast_to(known, tuple(shape)), self.element(value))
+        times = self.const_shape([n // m for n, m in zip(shape, own, strict=True)])
+        type_ = self.builder.tensor(tuple(shape), self.element(value))
+        return self.builder.create("tosa.tile", [type_], [value, times]).results[0]
+
+    # -- element by element ------------------------------------------------------------------------------------
+
+    def elementwise(
+        self,
+        name: str,
+        operands: Sequence[Value],
+        element: str,
+        attributes: Mapping[str, Any] | None = None,
+        extra: Sequence[Value] = (),
+    ) -> Value:
+        """An operation that works element by element on tensors of one rank, broadcasting.
+
+        Args:
+            name: of the operation.
+            operands: the tensors.
+            element: printed element type of the result.
+            attributes: of the operation.
+            extra: operands behind them that do not depend on the place of an element (zero points, a shift).
+        """
+        sources, perms = self._before_transposes(operands)
+        shape = np.broadcast_shapes(*(self.shape(v) for v in sources))
+        type_ = self.builder.tensor(shape, element)
+        result = self.builder.create(name, [type_], [*sources, *extra], attributes).results[0]
+        return self.transpose(result, perms)
+
+    def _before_transposes(self, operands: Sequence[Value]) -> tuple[list[Value], list[int]]:
+        """The operands before the transpose that all of them have in common, and that."""
+        rank = len(self.shape(operands[0]))
+        same = list(range(rank))
+        moved = [self.transposed_from(v) for v in operands]
+        varying = [p for v, (_, p) in zip(operands, moved, strict=True) if not self._is_free(v)]
+        if not varying or any(p != varying[0] for p in varying) or varying[0] == same:
+            return list(operands), same
+        perms = varying[0]
+        back = [perms.index(i) for i in range(rank)]
+        sources = [
+            self.transpose(v, back) if self._is_free(v) else source
+            for v, (source, _) in zip(operands, moved, strict=True)
+        ]
+        return sources, perms
+
+    def _is_free(self, value: Value) -> bool:
+        """Whether a transpose of a tensor costs nothing: a constant, or one element."""
+        return self.read(value) is not None or all(n == 1 for n in self.shape(value))
+
+    def cast(self, value: Value, element: str) -> Value:
+        """`value` as another element type."""
+        return value if self.element(value) == element else self.elementwise("tosa.cast", [value], element)
+
+    def binary(self, name: str, a: Value, b: Value) -> Value:
+        """`add`, `sub`, `mul`, `maximum`, `minimum` of two tensors of one type and rank."""
+        extra = [self.constant(np.zeros(1), "i8")] if name == "mul" else []
+        return self.elementwise(f"tosa.{name}", [a, b], self.element(a), extra=extra)
+
+    def number(self, number: float, rank: int, element: str) -> Value:
+        """A constant of one element and `rank` dimensions."""
+        return self.constant(np.full((1,) * rank, number), element)
+
+    def clamp(self, value: Value, low: int, high: int) -> Value:
+        """A `tosa.clamp` of i8 or i16, a maximum and a minimum of i32; nothing where the type says it."""
+        element = self.element(value)
+        half = 1 << (bits_of(element) - 1)
+        if low <= -half and high >= half - 1:
+            return value
+        if element in ("i8", "i16"):
+            bounds = {
+                "min_val": self.builder.attribute(f"{max(low, -half)} : {element}"),
+                "max_val": self.builder.attribute(f"{min(high, half - 1)} : {element}"),
+            }
+            return self.elementwise("tosa.clamp", [value], element, bounds)
+        rank = len(self.shape(value))
+        value = self.binary("maximum", value, self.number(max(low, -half), rank, element))
+        return self.binary("minimum", value, self.number(min(high, half - 1), rank, element))
+
+    # -- RESCALE -----------------------------------------------------------------------------------------------
+
+    def rescale(
+        self,
+        value: Value,
+        multiplier: Multiplier,
+        rounding: str,
+        element: str,
+        zero: int = 0,
+        result_zero: int = 0,
+        unsigned: tuple[bool, bool] = (False, False),
+    ) -> Value:
+        """`saturate(round((value - zero) * multiplier) + result_zero)` as `element`.
+
+        Args:
+            value: of i8, i16, i32 or i48.
+            multiplier: broadcasts over the dimensions of `value`.
+            rounding: see `qfuse.fixed_point`; powers of two and multipliers of 15 bits have single rounding only.
+            element: printed type of the result.
+            zero: of `value`; only i8 has one.
+            result_zero: of the result; only i8 has one.
+            unsigned: whether the value and the result are unsigned.
+        """
+        source = self.element(value)
+        wide = source != "i48" and multiplier.bits != 15
+        mantissa, shift = rescale_numbers(multiplier, 31 if wide else 15)
+        rank = len(self.shape(value))
+        mantissa, shift = np.broadcast_arrays(
+            mantissa.reshape((1,) * (rank - mantissa.ndim) + mantissa.shape),
+            shift.reshape((1,) * (rank - shift.ndim) + shift.shape),
+        )
+        varying = [i for i, n in enumerate(mantissa.shape) if n > 1]
+        mode = _MODES["single" if multiplier.bits != 31 or not wide else rounding]
+        zeros = [self.constant(np.asarray([zero]), source), self.constant(np.asarray([result_zero]), element)]
+
+        def attributes(per_channel: bool) -> dict[str, Any]:
+            flags = {
+                "scale32": wide, "per_channel": per_channel, "input_unsigned": unsigned[0], "output_unsigned": unsigned[1]
+            }  # fmt: skip
+            made = {k: self.builder.attribute("true" if v else "false") for k, v in flags.items()}
+            return {**made, "rounding_mode": self.builder.attribute(f"#tosa.rounding_mode<{mode}>")}
+
+        held = "i32" if wide else "i16"
+        if not varying:
+            extra = [self.constant(mantissa.reshape(-1)[:1], held), self.constant(shift.reshape(-1)[:1], "i8"), *zeros]
+            return self.elementwise("tosa.rescale", [value], element, attributes(False), extra)
+        # Multipliers run along the last dimension.
+        own = self.shape(value)
+        value = self.tiled(value, [mantissa.shape[i] if i in varying else n for i, n in enumerate(own)])
+        order = [i for i in range(rank) if i not in varying] + varying
+        moved = self.transpose(value, order)
+        shape = self.shape(moved)
+        channels = int(np.prod([mantissa.shape[i] for i in varying]))
+        split = rank - len(varying)
+        flat = self.reshape(moved, [*shape[:split], channels])
+        listed = [a.transpose(order).reshape(-1) for a in (mantissa, shift)]
+        extra = [self.constant(listed[0], held), self.constant(listed[1], "i8"), *zeros]
+        type_ = self.builder.tensor(self.shape(flat), element)
+        result = self.builder.create("tosa.rescale", [type_], [flat, *extra], attributes(True)).results[0]
+        return self.transpose(self.reshape(result, shape), [order.index(i) for i in range(rank)])
+
+
+def rescale_numbers(multiplier: Multiplier, bits: int) -> tuple[Array, Array]:
+    """Mantissas and shifts of RESCALE with mantissas of `bits` bits; powers of two become mantissas too."""
+    if multiplier.bits:
+        return multiplier.mantissa, multiplier.shift
+    spare = np.clip(MAX_SHIFT - multiplier.shift, 0, bits - 1)
+    return np.int64(1) << spare, multiplier.shift + spare
+
+
+def _literal(number: Any, element: str) -> str:
+    if element[0] == "i":
+        return ("true" if number else "false") if element == "i1" else str(int(number))
+    width = int(element[1:])
+    pattern = np.asarray(number, f"f{width // 8}").view(f"u{width // 8}")[()]
+    return f"0x{int(pattern):0{width // 4}X}"

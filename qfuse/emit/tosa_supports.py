@@ -1,0 +1,334 @@
+"""What TOSA cannot say of what was planned: refused before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from qfuse.emit.base import loops_to_dims, out_extents
+from qfuse.emit.elementwise import PlannedElementwise, PlannedLookup
+from qfuse.emit.expression import nodes
+from qfuse.emit.fixed_epilogue import FixedScale, PlannedFixedRequantize, PlannedFixedRescale
+from qfuse.emit.rounding import PlannedQuantize
+from qfuse.emit.spec import PlannedContraction, PlannedPooling, Side
+from qfuse.emit.tosa_contraction import (
+    CONVOLUTIONS,
+    POOLS,
+    Operand,
+    is_matmul,
+    known_corrections,
+    operand_of,
+)
+from qfuse.emit.tosa_expression import WRITTEN, numbers_of
+from qfuse.emit.tosa_ops import MAX_SHIFT, MIN_SHIFT, rescale_numbers
+from qfuse.fixed_point import Multiplier
+from qfuse.graph import AccumForm, Decision, Environment, Existing, Moved, QValue, Refusal, StoredForm
+from qfuse.indexing import Extents, Index, as_dim, compose
+from qfuse.matchers.layout import Layout
+from qfuse.matchers.nodes import Convolution, Reduction
+from qfuse.matchers.scalar import Scalar
+from qfuse.qparams import Param, StorageType, broadcast_to_dims
+
+_MOVES = frozenset({
+    "tosa.transpose", "tosa.reshape", "tosa.identity", "tosa.concat", "tosa.pad", "tosa.slice", "tosa.gather",
+    "tosa.tile", "tosa.reverse",
+})  # fmt: skip
+_POOLED = ("tosa.max_pool2d", "tosa.reduce_max", "tosa.reduce_min")
+_HINT = "use another target, or quantize to int8"
+
+
+def accumulator_of(lhs: StorageType, rhs: StorageType) -> int:
+    """Width of the accumulators of operands of these types."""
+    return 48 if max(lhs.bits, rhs.bits) > 8 else 32
+
+
+def multiplier_bits_of(accumulator: int) -> int:
+    """Bits of the multipliers that rescale accumulators of this width."""
+    return 15 if accumulator == 48 else 31
+
+
+def refuse(decision: Decision, env: Environment) -> Refusal | None:
+    """The reason why a decision cannot be written in TOSA, or None."""
+    reason = next(_reasons(decision, env), None)
+    return None if reason is None else Refusal(f"TOSA cannot say it: {reason}", _HINT)
+
+
+def _reasons(decision: Decision, env: Environment) -> Iterator[str]:
+    op = decision.node.op
+    if not op.name.startswith("tosa."):
+        yield f"{op.name} is not an operation of TOSA"
+        return
+    if None in env.bindings.extents(decision.node.result.type):
+        yield "the shape is dynamic"
+        return
+    for need in decision.needs:
+        if not isinstance(need, Decision):
+            yield from _tensor(need, env)
+    yield from _form(decision, env)
+    payload = decision.payload
+    if isinstance(payload, PlannedContraction):
+        yield from _contraction(payload)
+    elif isinstance(payload, PlannedFixedRequantize):
+        yield from _requantize(payload, env)
+    elif isinstance(payload, PlannedFixedRescale):
+        yield from _storage("the input", payload.form.params.storage)
+        yield from _scale(payload.scale, payload.params.storage, 31)
+        yield from _index(payload.form.index)
+    elif isinstance(payload, PlannedPooling):
+        yield from _pooling(payload)
+    elif isinstance(payload, PlannedLookup):
+        yield from _lookup(payload, env)
+    elif isinstance(payload, PlannedElementwise):
+        yield from _elementwise(payload, env)
+    elif isinstance(payload, PlannedQuantize):
+        yield "a quantize is not spelled anew"
+    for branch in getattr(payload, "branches", ()):
+        yield from _elementwise(branch, env)
+
+
+# -- tensors and moves -------------------------------------------------------------------------------------------
+
+
+def _tensor(q: QValue, env: Environment) -> Iterator[str]:
+    if isinstance(q, Existing) and q.cast is not None:
+        yield "a tensor of a quantized type"
+    if not isinstance(q, Moved):
+        return
+    yield from _move(q.layout, env)
+    if q.layout.kind == "pad" and not isinstance(q.fill, int):
+        yield "a pad by a zero point that is known at run time only"
+    for inner, index in q.inputs:
+        yield from _tensor(inner, env)
+        yield from _index(index)
+
+
+def _move(layout: Layout, env: Environment) -> Iterator[str]:
+    if layout.op.name not in _MOVES:
+        yield f"{layout.op.name} is not an operation of TOSA"
+    elif any(None in env.bindings.extents(v.type) for v in (*layout.sources, layout.op.results[0])):
+        yield "the shape is dynamic"
+    elif layout.kind == "pad" and layout.index is None:
+        yield "a pad whose amounts are known at run time only"
+
+
+def _index(index: Index) -> Iterator[str]:
+    dims = [as_dim(e) for e in index if e.terms]
+    if None in dims or len(set(dims)) != len(dims):
+        yield "a tensor is read at an index that is not a list of dimensions"
+
+
+def _storage(what: str, storage: StorageType) -> Iterator[str]:
+    if storage.bits not in (8, 16, 32) or (not storage.signed and storage.bits != 8):
+        yield f"{what} is {storage}"
+
+
+def _form(decision: Decision, env: Environment) -> Iterator[str]:
+    """What a float value that is made of accumulators needs."""
+    form = decision.form
+    if isinstance(form, StoredForm):
+        yield from _tensor(form.q, env)
+    if not isinstance(form, AccumForm):
+        return
+    if form.element != "f32":
+        yield f"the float type {form.element}"
+    for step in form.steps[-1:]:
+        operand = step.operand
+        if operand is not None and operand.value is None and operand.scalar is not None:
+            yield from _expression(operand.scalar, env, env.bindings.extents(form.decision.node.result.type))
+        elif operand is not None and operand.value is not None:
+            yield from _index(operand.index)
+    for layout in form.moves[-1:]:
+        yield from _move(layout, env)
+
+
+# -- sums --------------------------------------------------------------------------------------------------------
+
+
+def _contraction(planned: PlannedContraction) -> Iterator[str]:
+    if None in planned.extents:
+        yield "the shape is dynamic"
+        return
+    sides = [planned.lhs] if planned.unit else [planned.lhs, planned.rhs]
+    for name, side in zip(("lhs", "rhs"), sides, strict=False):
+        if side.storage.bits not in (8, 16) and not (side.array is not None and side.storage.bits < 8):
+            yield f"{name} is {side.storage}, products are of 8 and 16 bits"
+            return
+        if side.storage.bits == 16 and not side.storage.signed:
+            yield f"{name} is {side.storage}"
+            return
+        yield from _scales(planned, side)
+    operands = [operand_of(s) for s in sides]
+    if planned.unit:
+        yield from _sum(planned, operands[0])
+    elif isinstance(planned.node, Convolution):
+        yield from _convolution(planned, planned.node, *operands)
+    else:
+        yield from _product(planned, *operands)
+
+
+def _scales(planned: PlannedContraction, side: Side) -> Iterator[str]:
+    """Parameters must run along whole dimensions of the result."""
+    to_dims = loops_to_dims(planned.out_loops, len(planned.extents))
+    extents = out_extents(planned.extents, planned.out_loops)
+    for param in (side.params.scale, side.params.zero_point):
+        index = compose(param.index, to_dims, extents)
+        if param.data is not None:
+            over = Param(index, param.data)
+            if broadcast_to_dims(over, list(range(len(extents)))) is None:
+                yield "parameters vary in blocks along the result"
+        else:
+            yield from _index(index)
+
+
+def _product(planned: PlannedContraction, lhs: Operand, rhs: Operand) -> Iterator[str]:
+    for side in (planned.lhs, planned.rhs):
+        yield from _index(side.index)
+    known = known_corrections(planned, lhs, rhs)
+    if planned.bits != 48:
+        return
+    if planned.blocked is not None:
+        yield "16 bits in groups along the reduction"
+    elif known is None or (is_matmul(planned) and bool(known.any())):
+        yield "a zero point of 16 bits on a product of two tensors"
+
+
+def _convolution(planned: PlannedContraction, node: Convolution, lhs: Operand, rhs: Operand) -> Iterator[str]:
+    op = node.op
+    if op.name not in CONVOLUTIONS or [node.lhs, node.rhs] != list(op.operands)[:2]:
+        yield f"{op.name} is not written as a convolution"
+        return
+    if planned.blocked is not None:
+        yield "a convolution in groups along the reduction"
+    if rhs.storage.bits != 8:
+        yield f"filters are of {rhs.storage.bits} bits, convolutions take 8"
+    if rhs.rest is not None:
+        yield "filters have zero points that vary"
+    if lhs.rest is None:
+        return
+    pads = any(int(n) for name in ("pad", "out_pad") if name in op.attributes for n in op.attributes[name])
+    if op.name == "tosa.transpose_conv2d" or (pads and lhs.rest.scalar is None):
+        yield "the input's zero point is no operand and pads"
+    elif known_corrections(planned, lhs, rhs) is None and not _is_read_plainly(planned.rhs.index):
+        yield "the input's zero point is known at run time only"
+
+
+def _is_read_plainly(index: Index) -> bool:
+    return next(_index(index), None) is None
+
+
+def _sum(planned: PlannedContraction, operand: Operand) -> Iterator[str]:
+    node = planned.node
+    if isinstance(node, Reduction) and node.op.name in POOLS:
+        if operand.rest is not None:
+            yield "the pooled tensor's zero point is no operand"
+        return
+    yield from _index(node.index if isinstance(node, Reduction) else planned.lhs.index)
+    if operand.rest is not None and operand.rest.scalar is None:
+        yield "the summed tensor's zero point varies"
+
+
+# -- epilogues ---------------------------------------------------------------------------------------------------
+
+
+def _requantize(planned: PlannedFixedRequantize, env: Environment) -> Iterator[str]:
+    contraction: PlannedContraction = planned.form.decision.payload
+    scale = planned.scale
+    yield from _scale(scale, planned.params.storage, multiplier_bits_of(contraction.bits))
+    for layout in planned.form.moves:
+        yield from _move(layout, env)
+        if layout.kind == "pad" and planned.params.zero_point.scalar is None:
+            yield "the zero point that stands for the padding varies"
+    if contraction.bits == 48:
+        if (scale.sign != 1).any():
+            yield "an i48 sum is negated"
+        if scale.bias.any() and (is_matmul(contraction) or any(n != 1 for n in scale.bias.shape[:-1])):
+            yield "an i48 sum has no bias operand for this bias"
+    elif planned.params.storage.bits == 32:
+        least = int(scale.multiplier.shift.min(initial=MAX_SHIFT))
+        if contraction.bound + int(np.abs(scale.bias).max(initial=0)) >= 1 << max(least - 1, 0):
+            yield "a sum exceeds what the shift allows"
+
+
+def _scale(scale: FixedScale, storage: StorageType, bits: int) -> Iterator[str]:
+    yield from _storage("the result", storage)
+    yield from _multiplier(scale.multiplier, bits)
+    for addend in scale.addends:
+        yield from _storage("an added tensor", addend.storage)
+        yield from _multiplier(addend.multiplier, 31)
+        yield from _index(addend.index)
+
+
+def _multiplier(multiplier: Multiplier, bits: int) -> Iterator[str]:
+    _, shift = rescale_numbers(multiplier, bits)
+    if shift.size and (int(shift.min()) < MIN_SHIFT or int(shift.max()) > MAX_SHIFT):
+        yield f"a shift of {int(shift.min())}"
+
+
+# -- element by element ------------------------------------------------------------------------------------------
+
+
+def _pooling(planned: PlannedPooling) -> Iterator[str]:
+    op = planned.node.op
+    if (
+        op.name not in _POOLED
+        or not planned.storage.signed
+        or planned.storage.bits not in (8, 16, 32)
+        or (op.name == "tosa.max_pool2d" and planned.storage.bits == 32)
+    ):
+        yield f"{op.name} of {planned.storage}"
+    yield from _index(planned.form.index)
+
+
+def _lookup(planned: PlannedLookup, env: Environment) -> Iterator[str]:
+    params = planned.node.params
+    if planned.between is not None or planned.table.size != 256 or planned.stored.type != "i8":
+        yield "a table of 16 bits"
+    if not params.storage.signed or params.storage.bits != 8:
+        yield f"a table of {params.storage}"
+    yield from _expression(planned.stored, env, planned.extents)
+    for layout in planned.moves:
+        yield from _move(layout, env)
+
+
+def _elementwise(planned: PlannedElementwise, env: Environment) -> Iterator[str]:
+    params = planned.node.params
+    yield from _storage("the result", params.storage)
+    if not params.storage.signed:
+        yield f"the result is {params.storage}"
+    yield from _expression(planned.scalar, env, planned.extents)
+    for layout in planned.moves:
+        yield from _move(layout, env)
+
+
+def _expression(scalar: Scalar, env: Environment, extents: Extents) -> Iterator[str]:
+    if None in extents:
+        yield "the shape is dynamic"
+        return
+    for node in nodes(scalar):
+        if node.op not in WRITTEN:
+            yield f"{node.op} of integers"
+        elif node.op in ("elem", "stored"):
+            yield from _index(node.payload[1])
+            if node.op == "stored":
+                yield from _tensor(node.payload[0], env)
+                if node.type not in ("i8", "i16", "i32"):
+                    yield f"an operand of {node.type}"
+        elif node.op == "array" and numbers_of(node, len(extents)) is None:
+            yield "parameters vary in blocks"
+        elif node.op == "extui" and (node.args[0].op != "stored" or node.args[0].type != "i8"):
+            yield "an unsigned operand of more than 8 bits"
+        elif node.op == "rescale":
+            yield from _rescaled(node, len(extents))
+
+
+def _rescaled(node: Scalar, rank: int) -> Iterator[str]:
+    numbers = [numbers_of(a, rank) for a in node.args[1:]]
+    mantissa, shift = numbers
+    if mantissa is None or shift is None:
+        yield "a multiplier that is not constant"
+        return
+    yield from _multiplier(Multiplier(mantissa.astype(np.int64), shift.astype(np.int64), node.payload[1]), 31)
+
+
+__all__ = ["accumulator_of", "multiplier_bits_of", "refuse"]

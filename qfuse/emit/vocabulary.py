@@ -1,0 +1,54 @@
+"""What an emitter can say: planning asks before anything is built."""
+
+from __future__ import annotations
+
+from qfuse.errors import UsageError
+from qfuse.fixed_point import ROUNDINGS
+from qfuse.graph import Decision, Environment, Refusal
+from qfuse.qparams import StorageType
+
+EPILOGUES = ("float", "fixed-point", "power-of-two")
+
+
+class Vocabulary:
+    """The base of emitters: the dialect they write, and what of it planning has to know.
+
+    Attributes:
+        dialect: prefix of the operations that are rewritten and written.
+        epilogues: values of the option of that name that can be written.
+        scalings: values of the option `scaling` that can be written.
+    """
+
+    dialect: str = "linalg"
+    epilogues: tuple[str, ...] = EPILOGUES
+    scalings: tuple[str, ...] = ROUNDINGS
+
+    @classmethod
+    def supports(cls, decision: Decision, env: Environment) -> Refusal | None:
+        """Why a decision cannot be written, or None; asked for each one before any is built."""
+        name = decision.node.op.name
+        if name.startswith("tosa."):
+            return Refusal(f"{name} is not rewritten in {cls.dialect}", "use the target tosa-int")
+        return None
+
+    @classmethod
+    def accumulator(cls, lhs: StorageType, rhs: StorageType) -> int | None:
+        """The accumulator width that operands of these types have, or None where there is a choice."""
+        return None
+
+    @classmethod
+    def multiplier_bits(cls, accumulator: int) -> int:
+        """Bits of the multiplier that rescales accumulators of this width."""
+        return 31
+
+    @classmethod
+    def check_options(cls, target: str, epilogue: str, scaling: str) -> None:
+        """Raises UsageError for option values that cannot be written."""
+        for name, value, known in (("epilogue", epilogue, cls.epilogues), ("scaling", scaling, cls.scalings)):
+            if value not in known:
+                raise UsageError(f"option {name} of target {target} takes one of {', '.join(known)}, got {value!r}")
+
+
+def vocabulary_of(emitter: object) -> type[Vocabulary]:
+    """The vocabulary of an emitter class; the least one for those that do not state theirs."""
+    return emitter if isinstance(emitter, type) and issubclass(emitter, Vocabulary) else Vocabulary
