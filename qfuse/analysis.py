@@ -147,8 +147,9 @@ class _Demand:
                 continue
             if decision.replacement is not None or decision.form is None:
                 self._want(decision)
+        alive = _Alive(env)
         for node in nodes:
-            if isinstance(env.forms.get(node.result), AccumForm) and _has_float_user(node.result, env):
+            if isinstance(env.forms.get(node.result), AccumForm) and _has_float_user(node.result, env, alive):
                 self._read_float(node.result)
         while self._decisions or self._values:
             while self._values:
@@ -191,7 +192,35 @@ class _Demand:
             self._read_float(value)
 
 
-def _has_float_user(value: Value, env: Environment) -> bool:
+class _Alive:
+    """Which values are still read once all that can be replaced is: not those that lead to replaced results only."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._known: dict[Value, bool] = {}
+        for decision in env.decisions.values():
+            replaces = decision.replacement is not None and not decision.on_demand
+            floats = () if replaces else decision.float_inputs
+            self._known.update((v, True) for v in _values_read(decision) if v not in floats)
+
+    def is_read(self, value: Value) -> bool:
+        known = self._known.get(value)
+        if known is None:
+            self._known[value] = True
+            users = [use.owner.operation for use in value.uses]
+            known = self._known[value] = not users or any(self._keeps(user) for user in users)
+        return known
+
+    def _keeps(self, user: Operation) -> bool:
+        if not len(user.results):
+            return True
+        decision = self._env.decisions.get(user.results[0])
+        if decision is not None and decision.replacement is not None and not decision.on_demand:
+            return False  # what it reads is known to be read
+        return any(self.is_read(r) for r in user.results)
+
+
+def _has_float_user(value: Value, env: Environment, alive: _Alive) -> bool:
     for use in value.uses:
         user = use.owner.operation
         results = user.results
@@ -199,6 +228,8 @@ def _has_float_user(value: Value, env: Environment) -> bool:
             return True
         result = results[0]
         decision = env.decisions.get(result)
+        if decision is None and not alive.is_read(result):
+            continue
         if decision is None:
             return True
         replaced = decision.replacement is not None or isinstance(decision.form, AccumForm)

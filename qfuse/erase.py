@@ -39,7 +39,7 @@ def _inputs_if_pure(op: Operation, reader: ScalarReader) -> list[Value] | None:
     """Values from outside that `op` and its body use, or None when it must stay even if unused."""
     if MARK in op.attributes:
         return list(op.operands)
-    if not op.name.startswith(("linalg.", "tensor.", "arith.", "math.", "quant.", "iree_linalg_ext.")):
+    if not op.name.startswith(("linalg.", "tensor.", "arith.", "math.", "quant.", "iree_linalg_ext.", "tosa.")):
         return None
     if not len(op.regions) or op.name in _CAPTURE_NOTHING:
         return list(op.operands)

@@ -181,7 +181,7 @@ def _fuse(module: Any, target: str | Target, registry: FusionRegistry | None, op
         builder.undo()
         raise
     replacements, dead = expose(boundaries, results, replacements, builder)
-    _switch(analysis, replacements, dead, _transposes(builder))
+    _switch(analysis, replacements, dead, _passed_over(builder))
     if counting:
         analysis.count_bytes(report, "bytes_after")
     analysis.forget()
@@ -236,9 +236,10 @@ def _same_type(old: Value, new: Value, decision: Decision) -> None:
         raise InputError(f"fusion {decision.fusion.id} built {new.type} in place of {old.type}")
 
 
-def _transposes(builder: Builder) -> list[Value]:
-    """Results of transposes that were built: where the next kernel undoes one, nothing reads it."""
-    return [op.results[0] for op in builder.created if op.name == "linalg.transpose"]
+def _passed_over(builder: Builder) -> list[Value]:
+    """Results of operations that were built and that nothing may read: transposes that are undone, and TOSA."""
+    created = [op for op in builder.created if op.name == "linalg.transpose" or op.name.startswith("tosa.")]
+    return [op.results[0] for op in created]
 
 
 def _switch(analysis: Analysis, replacements: list[tuple[Value, Value]], dead: list[Value], built: list[Value]) -> None:

@@ -1,4 +1,4 @@
-"""Integer contractions in TOSA: matmul, the convolutions, sums; what their zero-point operands cannot hold is corrected.
+"""Integer contractions in TOSA: matmul, convolutions, sums; what zero-point operands cannot hold is corrected.
 
     conv2d %a, %w, %bias, %za, %zw : i8, i8, i32, i8, i8 -> i32
 
@@ -113,7 +113,8 @@ class Sums:
     def value(self, bias: Array | None = None) -> Value:
         """The sums less what zero points add, plus an integer bias over the accumulators' dimensions."""
         bias = np.zeros((1,) * self._rank, np.int64) if bias is None else bias
-        if self._value is None:
+        fits = self._bias is None or bool((bias == self._bias).all())
+        if self._value is None or (self.planned.bits == 48 and not fits):  # i48 is not added to: built anew
             with self._context.at(self.planned.node.op):
                 self._value = self._build(bias)
             self._bias = bias
@@ -136,7 +137,7 @@ class Sums:
             held = held + known
         if isinstance(planned.node, Convolution) or is_pointwise(planned):
             if any(n != 1 for n in held.shape[:-1]):
-                held, later = later, held
+                held, later = np.zeros((1,) * self._rank, np.int64), held
             build = self._convolution if isinstance(planned.node, Convolution) else self._pointwise
             value = build(lhs, rhs, held.reshape(-1))
         else:

@@ -141,7 +141,7 @@ class TosaOps:
         return value, perms
 
     def aligned(self, value: Value, index: Index, rank: int) -> Value:
-        """`value`, read at a list of dimensions and constants, over `rank` dimensions: extent 1 where it is not read."""
+        """`value`, read at a list of dimensions, over `rank` dimensions: extent 1 where it is not read."""
         dims = [as_dim(e) for e in index]
         kept = [i for i, d in enumerate(dims) if d is not None]
         shape = self.shape(value)
@@ -275,9 +275,8 @@ class TosaOps:
         zeros = [self.constant(np.asarray([zero]), source), self.constant(np.asarray([result_zero]), element)]
 
         def attributes(per_channel: bool) -> dict[str, Any]:
-            flags = {
-                "scale32": wide, "per_channel": per_channel, "input_unsigned": unsigned[0], "output_unsigned": unsigned[1]
-            }  # fmt: skip
+            flags = {"scale32": wide, "per_channel": per_channel}
+            flags.update(input_unsigned=unsigned[0], output_unsigned=unsigned[1])
             made = {k: self.builder.attribute("true" if v else "false") for k, v in flags.items()}
             return {**made, "rounding_mode": self.builder.attribute(f"#tosa.rounding_mode<{mode}>")}
 

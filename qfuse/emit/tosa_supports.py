@@ -51,11 +51,11 @@ def multiplier_bits_of(accumulator: int) -> int:
 def refuse(decision: Decision, env: Environment) -> Refusal | None:
     """The reason why a decision cannot be written in TOSA, or None."""
     reason = next(_reasons(decision, env), None)
-    return None if reason is None else Refusal(f"TOSA cannot say it: {reason}", _HINT)
+    return None if reason is None else Refusal(f"TOSA has no operation for it: {reason}", _HINT)
 
 
 def _reasons(decision: Decision, env: Environment) -> Iterator[str]:
-    op = decision.node.op
+    op, payload = decision.node.op, decision.payload
     if not op.name.startswith("tosa."):
         yield f"{op.name} is not an operation of TOSA"
         return
@@ -63,18 +63,14 @@ def _reasons(decision: Decision, env: Environment) -> Iterator[str]:
         yield "the shape is dynamic"
         return
     for need in decision.needs:
-        if not isinstance(need, Decision):
-            yield from _tensor(need, env)
+        yield from () if isinstance(need, Decision) else _tensor(need, env)
     yield from _form(decision, env)
-    payload = decision.payload
     if isinstance(payload, PlannedContraction):
         yield from _contraction(payload)
     elif isinstance(payload, PlannedFixedRequantize):
         yield from _requantize(payload, env)
     elif isinstance(payload, PlannedFixedRescale):
-        yield from _storage("the input", payload.form.params.storage)
-        yield from _scale(payload.scale, payload.params.storage, 31)
-        yield from _index(payload.form.index)
+        yield from _rescale(payload)
     elif isinstance(payload, PlannedPooling):
         yield from _pooling(payload)
     elif isinstance(payload, PlannedLookup):
@@ -119,7 +115,7 @@ def _index(index: Index) -> Iterator[str]:
 
 
 def _storage(what: str, storage: StorageType) -> Iterator[str]:
-    if storage.bits not in (8, 16, 32) or (not storage.signed and storage.bits != 8):
+    if storage.bits not in (8, 16, 32) or not storage.signed:
         yield f"{what} is {storage}"
 
 
@@ -154,7 +150,7 @@ def _contraction(planned: PlannedContraction) -> Iterator[str]:
         if side.storage.bits not in (8, 16) and not (side.array is not None and side.storage.bits < 8):
             yield f"{name} is {side.storage}, products are of 8 and 16 bits"
             return
-        if side.storage.bits == 16 and not side.storage.signed:
+        if not side.storage.signed:
             yield f"{name} is {side.storage}"
             return
         yield from _scales(planned, side)
@@ -250,6 +246,12 @@ def _requantize(planned: PlannedFixedRequantize, env: Environment) -> Iterator[s
             yield "a sum exceeds what the shift allows"
 
 
+def _rescale(planned: PlannedFixedRescale) -> Iterator[str]:
+    yield from _storage("the input", planned.form.params.storage)
+    yield from _scale(planned.scale, planned.params.storage, 31)
+    yield from _index(planned.form.index)
+
+
 def _scale(scale: FixedScale, storage: StorageType, bits: int) -> Iterator[str]:
     yield from _storage("the result", storage)
     yield from _multiplier(scale.multiplier, bits)
@@ -269,14 +271,10 @@ def _multiplier(multiplier: Multiplier, bits: int) -> Iterator[str]:
 
 
 def _pooling(planned: PlannedPooling) -> Iterator[str]:
-    op = planned.node.op
-    if (
-        op.name not in _POOLED
-        or not planned.storage.signed
-        or planned.storage.bits not in (8, 16, 32)
-        or (op.name == "tosa.max_pool2d" and planned.storage.bits == 32)
-    ):
-        yield f"{op.name} of {planned.storage}"
+    name, storage = planned.node.op.name, planned.storage
+    widths = (8, 16) if name == "tosa.max_pool2d" else (8, 16, 32)
+    if name not in _POOLED or not storage.signed or storage.bits not in widths:
+        yield f"{name} of {storage}"
     yield from _index(planned.form.index)
 
 
