@@ -11,6 +11,7 @@ from qfuse.cost.target import Target
 from qfuse.cost.workload import bytes_moved
 from qfuse.emit.expression import stored_tensors
 from qfuse.emit.vocabulary import Vocabulary
+from qfuse.fusions.requires import allowed
 from qfuse.graph import (
     AccumForm,
     Decision,
@@ -74,7 +75,7 @@ class Analysis:
             outcome = fusion.check(node, self.env)
             if isinstance(outcome, Decision):
                 refused = self.env.vocabulary.supports(outcome, self.env)
-                outcome = outcome if refused is None else refused
+                outcome = allowed(outcome, self.env) if refused is None else refused
             if isinstance(outcome, Decision):
                 if declined:
                     outcome.detail["declined"] = declined

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from qfuse.cost.target import OPERANDS, Target
+from qfuse.cost.schema import OPERANDS
+from qfuse.cost.target import Target
 from qfuse.fusions.affine import affine_fusions
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.cancel import CancelRequantize, FoldQuantize

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from qfuse.cost.target import BOUNDARIES, EPILOGUES, ROUNDINGS, SPELLINGS, Target
+from qfuse.cost.schema import BOUNDARIES, EPILOGUES, ROUNDINGS, SPELLINGS
+from qfuse.cost.target import Target
 from qfuse.errors import UsageError, unknown
 from qfuse.fixed_point import INEXACT
 from qfuse.fixed_point import ROUNDINGS as SCALINGS

@@ -1,22 +1,28 @@
-"""`Target`: what is allowed on a machine."""
+"""`Target`: what is allowed on a machine, how it is spelled, and the numbers of its cost."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from qfuse.qparams import QuantParams
+from qfuse.cost.limits import KIND_CHECKS, OPERAND_CHECKS, SIZE_CHECKS, Limits, OperandLimits
+from qfuse.cost.schema import OPERANDS, TARGET_KEYS, InvalidKeyError, checked_limits
+from qfuse.cost.target_file import Origin, dotted, read_document
+from qfuse.cost.toml_keys import Path
+from qfuse.errors import UsageError
+from qfuse.requirements import Operand, Requirements
 
-SPELLINGS = ("generic", "named")
-ROUNDINGS = ("magic", "roundeven")
-OPERANDS = ("i8", "i16")
-EPILOGUES = ("float", "fixed-point", "power-of-two")
-BOUNDARIES = ("keep", "drop")
+_ANY = Limits()
+_ANY_OPERAND = OperandLimits()
 
 
 @dataclass(frozen=True)
 class Target:
-    """What may become integer on a machine, and how it is spelled.
+    """What may become integer on a machine, and how it is spelled. Every key: docs/target-reference.md.
+
+    What `limits` says of a kind of operation goes before what is said here of all.
 
     Attributes:
         name: how the target is asked for.
@@ -24,9 +30,10 @@ class Target:
         emitter: name of the emitter that spells integer operations.
         fusions: ids of the fusions that may be used; None for all.
         forbidden: ids of fusions that may not be used.
-        storage: allowed storage types as printed (`s8`, `u8`, ...); None for all.
+        storage: allowed storage types of operands as printed (`s8`, `u8`, ...); None for all.
         granularities: allowed kinds an operand (`lhs`, `rhs`): `per-tensor`, `per-axis`, `per-token`, `per-group`,
-            `per-block`; an operand that is not named may have any.
+            `per-block`; an operand that is not named may have any. `lhs` is also the input of anything else than a
+            contraction, `rhs` the weight of a convolution.
         asymmetric: operands (`lhs`, `rhs`) that may have a zero point.
         accumulators: allowed accumulator widths in bits, narrowest first.
         split_reduction: whether a reduction may be split so that the parts fit a narrower accumulator.
@@ -40,6 +47,9 @@ class Target:
             elements a second of one elementwise operation. What is not named is unknown, not free.
         memory_bandwidth: bytes a second, or None when unknown.
         call_overhead: seconds that starting one operation takes, or None when unknown.
+        limits: by kind of operation: `contraction`, `convolution`, `depthwise`, `sum`, `maximum`, `elementwise`,
+            `lookup`, `concat`, `rescale`.
+        origin: the file that it was read from, with the lines of its keys.
     """
 
     name: str
@@ -61,23 +71,95 @@ class Target:
     throughput: Mapping[str, float] = field(default_factory=dict[str, float])
     memory_bandwidth: float | None = None
     call_overhead: float | None = None
+    limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
+    origin: Origin | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Gives every value the type that it is documented with.
+
+        Raises:
+            UsageError: a value that the key does not take; names the key and, of a file, its line.
+        """
+        for known in fields(Target):
+            value = getattr(self, known.name)
+            convert = checked_limits if known.name == "limits" else TARGET_KEYS.get(known.name)
+            if convert is None or (value is None and known.default is None):
+                continue
+            try:
+                object.__setattr__(self, known.name, convert(value))
+            except InvalidKeyError as error:
+                prefix = () if known.name == "limits" else (known.name,)
+                raise UsageError(self._invalid((*prefix, *error.path), error.message)) from None
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Target:
+        """The target that a TOML file describes; its name is that of the file when it gives none.
+
+        Raises:
+            UsageError: not readable, not TOML, a key that is not known, a value that the key does not take. Names the
+                file, the line and the key.
+        """
+        return Target(**read_document(os.fspath(path)))
 
     def allows(self, fusion: str) -> bool:
         """Whether the fusion of this id may be used."""
         return fusion not in self.forbidden and (self.fusions is None or fusion in self.fusions)
 
-    def refuses_operand(self, role: str, params: QuantParams) -> str | None:
-        """Why an operand (`lhs` or `rhs`) quantized like this is not allowed, or None."""
-        if self.storage is not None and str(params.storage) not in self.storage:
-            return f"target {self.name} takes storage {_listed(self.storage)}, {role} is {params.storage}"
-        kind = params.granularity.split("(")[0]
-        allowed = self.granularities.get(role)
-        if allowed is not None and kind not in allowed:
-            return f"target {self.name} takes {_listed(allowed)} for {role}, it is {params.granularity}"
-        if role not in self.asymmetric and not params.symmetric:
-            return f"target {self.name} takes no zero point on {role}"
+    def refuses(self, needs: Requirements) -> str | None:
+        """Why an operation with these requirements is not allowed, or None. Override it for what no key says."""
+        for finding, path in self._findings(needs):
+            if finding is not None:
+                return f"target {self.name} {finding} ({self.quoted(path)})"
         return None
 
+    def accumulator_widths(self, kind: str) -> tuple[int, ...]:
+        """Allowed accumulator widths of a kind of operation in bits, narrowest first."""
+        own = self.limits.get(kind, _ANY).accumulators
+        return tuple(sorted(self.accumulators if own is None else own))
 
-def _listed(names: frozenset[str]) -> str:
-    return ", ".join(sorted(names))
+    def accumulators_quoted(self, kind: str) -> str:
+        """Where the accumulator widths of a kind of operation are limited, in brackets; empty when they are not."""
+        if self.limits.get(kind, _ANY).accumulators is not None:
+            return f" ({self.quoted((kind, 'accumulators'))})"
+        default = next(f.default for f in fields(Target) if f.name == "accumulators")
+        return "" if self.accumulators == default else f" ({self.quoted(('accumulators',))})"
+
+    def quoted(self, path: Path) -> str:
+        """A key as it is written in the target's file, with file and line; of a target in Python the field."""
+        return f"field {dotted(path)}" if self.origin is None else self.origin.quoted(path)
+
+    def _invalid(self, path: Path, message: str) -> str:
+        if self.origin is None:
+            return f"target {self.name}: {dotted(path)}: {message}"
+        return self.origin.error(path, message)
+
+    def _findings(self, needs: Requirements) -> Iterator[tuple[str | None, Path]]:
+        own = self.limits.get(needs.kind, _ANY)
+        for key, check in KIND_CHECKS.items():
+            value = getattr(own, key)
+            if value is not None:
+                yield check(value, needs), (needs.kind, key)
+        for operand in needs.operands:
+            for key, check in OPERAND_CHECKS.items():
+                value, path = self._operand_limit(needs.kind, operand, key)
+                if value is not None:
+                    yield check(value, operand), path
+        for key, check in SIZE_CHECKS.items():
+            for name, value in getattr(own, key).items():
+                if name in needs.sizes:
+                    yield check(value, name, needs.sizes[name]), (needs.kind, key, name)
+
+    def _operand_limit(self, kind: str, operand: Operand, key: str) -> tuple[Any, Path]:
+        """The limit that a key sets to an operand, of its kind of operation or of all, and where."""
+        role = operand.role
+        own = getattr(self.limits.get(kind, _ANY).operands.get(role, _ANY_OPERAND), key)
+        if own is not None or role == "result":
+            return own, (kind, role, key)
+        side = "rhs" if role in ("rhs", "weight") else "lhs"
+        if key == "storage":
+            return self.storage, ("storage",)
+        if key == "granularities":
+            return self.granularities.get(side), ("granularities", side)
+        if key == "zero_point":
+            return side in self.asymmetric, ("asymmetric",)
+        return None, ()

@@ -19,6 +19,7 @@ from qfuse.fusions.base import Fusion
 from qfuse.fusions.elementwise import spelled
 from qfuse.fusions.expression import Traced, trace_back
 from qfuse.fusions.fixed_elementwise import plan_fixed
+from qfuse.fusions.requires import of_rescaled
 from qfuse.graph import Decision, Environment, Made, Refusal
 from qfuse.indexing import dims_of_index, identity, is_identity
 from qfuse.matchers.layout import Layout, match_layout
@@ -71,10 +72,6 @@ class FuseConcat(Fusion):
             return Refusal("the parameters of the result vary along the concatenated dimension")
         if any(t.unreadable() is not None for t in found):
             return Refusal("a branch of the concat is read at an index that is not a list of dimensions")
-        for form in [f for t in found for f in t.forms]:
-            reason = env.target.refuses_operand("lhs", form.params)
-            if reason is not None:
-                return Refusal(reason, "use another target or quantize the operand as the target asks")
         return self._planned(node, layout, found, env)
 
     def _planned(self, node: Quantize, layout: Layout, found: list[Traced], env: Environment) -> Decision | Refusal:
@@ -103,6 +100,7 @@ class FuseConcat(Fusion):
                 "result": str(node.params),
                 "tie_distance": distance,
             },
+            requires=of_rescaled("concat", [f for t in found for f in t.forms], node, env),
         )  # fmt: skip
         decision.replacement = Made(decision)
         return decision

@@ -16,6 +16,7 @@ import numpy as np
 
 from qfuse.emit.spec import PlannedContraction, Side
 from qfuse.fusions.base import Fusion
+from qfuse.fusions.requires import kind_of
 from qfuse.graph import AccumForm, Array, Decision, Environment, Refusal, Step, StepOperand, StoredForm
 from qfuse.indexing import (
     Extents,
@@ -62,10 +63,6 @@ class FuseContraction(Fusion):
                     f"operand {position} ({side}) is not dequantized",
                     "quantize both operands (weight-only quantization stays in float)",
                 )
-        for role, form in zip(("lhs", "rhs"), stored, strict=True):
-            reason = env.target.refuses_operand(role, form.params)
-            if reason is not None:
-                return Refusal(reason, "use another target or quantize the operand as the target asks")
         planned = _plan(node, stored[0], stored[1], env)
         if isinstance(planned, Refusal):
             return planned
@@ -144,9 +141,10 @@ def plan_sum(
 
 
 def _choose_accumulator(planned: PlannedContraction, env: Environment) -> PlannedContraction | Refusal:
-    widths = sorted(env.target.accumulators)
+    kind = kind_of(planned.node)
+    widths = env.target.accumulator_widths(kind)
     fixed = env.vocabulary.accumulator(planned.lhs.storage, planned.rhs.storage)
-    widths = [w for w in widths if fixed in (None, w)]
+    widths = tuple(w for w in widths if fixed in (None, w))
     if not widths:
         return Refusal(f"operands {planned.lhs.storage} and {planned.rhs.storage} take accumulators of {fixed} bits")
     for bits in widths:
@@ -154,7 +152,8 @@ def _choose_accumulator(planned: PlannedContraction, env: Environment) -> Planne
             planned.bits = bits
             return planned
     narrow = widths[-1]
-    reason = f"the accumulator can reach {planned.bound}, which does not fit {' or '.join(f'i{w}' for w in widths)}"
+    types, where = " or ".join(f"i{w}" for w in widths), env.target.accumulators_quoted(kind)
+    reason = f"the accumulator can reach {planned.bound}, which does not fit {types}{where}"
     hint = "use narrower storage, a smaller reduction or a target with wider accumulators"
     if not env.target.split_reduction or planned.blocked is not None or len(planned.reduction) != 1 or planned.unit:
         return Refusal(reason, hint)

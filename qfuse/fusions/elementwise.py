@@ -23,12 +23,14 @@ from qfuse.emit.expression import nodes, rebuilt, stored_tensors
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.expression import CorrectedAccumulators, Traced, cast, parameter, trace_back
 from qfuse.fusions.fixed_elementwise import plan_fixed
+from qfuse.fusions.requires import of_rescaled
 from qfuse.graph import AccumForm, Decision, Environment, Made, Refusal, StoredForm
 from qfuse.indexing import Extents, Index, identity
 from qfuse.matchers.layout import Layout, match_layout
 from qfuse.matchers.nodes import Node, Quantize
 from qfuse.matchers.rounding import plain
 from qfuse.matchers.scalar import Scalar
+from qfuse.requirements import Requirements
 
 _MOVES = ("collapse_shape", "expand_shape", "cast")
 
@@ -50,12 +52,11 @@ class Root:
     moves: tuple[Layout, ...]
 
     @property
-    def operation(self) -> str:
-        """The operations between dequantize and quantize, in order, for the report."""
+    def operations(self) -> tuple[str, ...]:
+        """Names of the operations between dequantize and quantize, in order."""
         inside = nodes(self.traced.source)
         names = [n.op for n in inside if n.args and not (n.op == "mul" and n.args[0].op in ("sitofp", "uitofp"))]
-        shown = list(dict.fromkeys(n for n in names if n not in _SILENT)) or ["scale"]
-        return ", ".join(shown)
+        return tuple(dict.fromkeys(n for n in names if n not in _SILENT)) or ("scale",)
 
 
 #: Operations that do not tell one expression from another.
@@ -98,7 +99,7 @@ class FuseElementwise(Fusion):
             self, node, "bit-exact" if traced.exact else "within-1-lsb",
             needs=stored_tensors(traced.scalar), float_inputs=traced.floats,
             payload=PlannedElementwise(node, traced.scalar, root.extents, root.moves),
-            detail=facts(root),
+            detail=facts(root), requires=_requires(root, env),
         )  # fmt: skip
         decision.replacement = Made(decision)
         return decision
@@ -117,6 +118,7 @@ class FuseElementwise(Fusion):
                 tensor.decision.detail = {"result": str(params)}
         bound = {"tie_distance": plan.distance, "scaling": env.options.scaling, "guard_bits": plan.guard}
         decision.detail = {**facts(root), **bound}
+        decision.requires = _requires(root, env)
         decision.replacement = Made(decision)
         return decision
 
@@ -128,15 +130,15 @@ class FuseElementwise(Fusion):
 def facts(root: Root) -> dict[str, Any]:
     """What the report says of a fused expression."""
     inputs = " and ".join(dict.fromkeys(str(f.params) for f in root.traced.forms))
-    return {"operation": root.operation, "input": inputs, "result": str(root.node.params)}
+    return {"operation": ", ".join(root.operations), "input": inputs, "result": str(root.node.params)}
+
+
+def _requires(root: Root, env: Environment) -> Requirements:
+    return of_rescaled("elementwise", root.traced.forms, root.node, env, root.operations)
 
 
 def refuse_common(root: Root, env: Environment) -> Refusal | None:
     """What no fusion of elementwise operations takes."""
-    for form in root.traced.forms:
-        reason = env.target.refuses_operand("lhs", form.params)
-        if reason is not None:
-            return Refusal(reason, "use another target or quantize the operand as the target asks")
     kind = statistic(root, env)
     if kind is not None:
         return Refusal(

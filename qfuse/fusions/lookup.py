@@ -24,10 +24,12 @@ from qfuse.emit.elementwise import Between, PlannedLookup
 from qfuse.emit.expression import nodes, rebuilt
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.elementwise import Root, facts, find_root, refuse_common
+from qfuse.fusions.requires import of_elements, of_stored
 from qfuse.graph import Array, Decision, Environment, Made, Refusal, StoredForm
 from qfuse.matchers.functions import LIBRARY
 from qfuse.matchers.nodes import Node, Quantize
 from qfuse.matchers.scalar import Scalar
+from qfuse.requirements import Operand, Requirements
 
 _DTYPES: Mapping[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32}
 
@@ -68,6 +70,10 @@ class FuseLookup(Fusion):
         exactness = "bit-exact" if exact else f"within-{max(table.steps, 1)}-lsb"
         decision = Decision(self, node, exactness, needs=(form.q,), payload=payload, detail=_facts(root, table))
         decision.replacement = Made(decision)
+        decision.requires = Requirements(
+            "lookup", (of_stored(form, env), Operand("result", node.params)), operations=root.operations,
+            sizes=of_elements(node.params.extents), entries=table.values.size,
+        )  # fmt: skip
         return decision
 
     def build(self, decision: Decision, context: object) -> object:

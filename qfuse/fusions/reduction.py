@@ -37,9 +37,6 @@ class FuseSum(Fusion):
         form = env.form(node.operand)
         if not isinstance(form, StoredForm):
             return None
-        reason = env.target.refuses_operand("lhs", form.params)
-        if reason is not None:
-            return Refusal(reason, "use another target or quantize the operand as the target asks")
         if node.kind == "mean" and any(map(any, node.padding)):
             return Refusal("the mean leaves out padding, so its divisor varies", "count the padding")
         lhs = side_of(form, node.index, node.extents, env)

@@ -15,6 +15,7 @@ from qfuse.emit.spec import PlannedContraction, PlannedRequantize, PlannedRescal
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.epilogue import trace
 from qfuse.fusions.fixed_point import plan_requantize, plan_rescale
+from qfuse.fusions.requires import of_requantize, of_rescaled
 from qfuse.graph import (
     AccumForm,
     Decision,
@@ -70,6 +71,7 @@ class FuseRequantize(Fusion):
         )  # fmt: skip
         decision.replacement = Made(decision)
         decision.detail = {"result": str(node.params), "tie_distance": distance}
+        decision.requires = of_requantize(form, node.params, env)
         return decision
 
     def _fixed(self, node: Quantize, form: AccumForm, params: QuantParams, env: Environment) -> Decision | Refusal:
@@ -81,6 +83,7 @@ class FuseRequantize(Fusion):
         decision = Decision(self, node, plan.exactness, needs=(form.decision, *added), payload=payload)
         decision.replacement = Made(decision)
         decision.detail = {"result": str(node.params), **plan.detail}
+        decision.requires = of_requantize(form, node.params, env)
         return decision
 
     def build(self, decision: Decision, context: object) -> object:
@@ -194,6 +197,7 @@ class FuseRescale(Fusion):
             payload=PlannedRescale(form, node.params),
         )
         decision.replacement = Made(decision)
+        decision.requires = of_rescaled("rescale", [form], node, env)
         return decision
 
     def _fixed(self, node: Quantize, form: StoredForm, env: Environment) -> Decision | Refusal:
@@ -204,6 +208,7 @@ class FuseRescale(Fusion):
         decision = Decision(self, node, plan.exactness, needs=(form.q,), payload=payload)
         decision.replacement = Made(decision)
         decision.detail = {"input": str(form.params), "result": str(node.params), **plan.detail}
+        decision.requires = of_rescaled("rescale", [form], node, env)
         return decision
 
     def build(self, decision: Decision, context: object) -> object:
