@@ -5,6 +5,7 @@ report = qfuse.fuse(module)      # an ir.Module of torch_mlir, iree.compiler or 
 print(report)
 """
 
+from qfuse.cost.limits import Limits, OperandLimits
 from qfuse.cost.options import Options
 from qfuse.cost.target import Target
 from qfuse.emit.affine import AffineNames
@@ -18,6 +19,7 @@ from qfuse.pipeline import Plan, as_pass, fuse, plan
 from qfuse.qparams import QuantParams, StorageType
 from qfuse.registry import FusionRegistry
 from qfuse.report import Report
+from qfuse.requirements import Operand, Requirements
 
 __version__ = "0.1.0.dev0"
 
@@ -30,6 +32,9 @@ __all__ = [
     "KernelCall",
     "KernelFusion",
     "KernelValue",
+    "Limits",
+    "Operand",
+    "OperandLimits",
     "Options",
     "Plan",
     "QfuseError",
@@ -38,6 +43,7 @@ __all__ = [
     "Refusal",
     "RegistryError",
     "Report",
+    "Requirements",
     "StorageType",
     "Target",
     "UsageError",

@@ -52,7 +52,7 @@ def _opt_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("qfuse-opt", description="Fuses the quantization of an MLIR module.")
     parser.add_argument("input", metavar="INPUT", help="module as text or bytecode; - is standard input")
     parser.add_argument("-o", "--output", default="-", metavar="OUTPUT", help="where to write it; - is standard output")
-    parser.add_argument("--target", default="linalg", metavar="NAME", help="see `qfuse list targets` (default: linalg)")
+    parser.add_argument("--target", default="linalg", metavar="NAME", help="see `qfuse list targets`, or a TOML file")
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of qfuse.fuse")
     parser.add_argument("--fusions", metavar="A,B", help="use these fusions only; see `qfuse list fusions`")
     parser.add_argument("--disable", metavar="A,B", help="do not use these fusions")
@@ -146,7 +146,10 @@ def _tell(report: Report, arguments: argparse.Namespace) -> None:
 def _main_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("qfuse", description="What is installed. To rewrite a module use qfuse-opt.")
     commands = parser.add_subparsers(dest="command", required=True)
-    listing = commands.add_parser("list", help="fusions or targets, with owner and one line of description")
+    listing = commands.add_parser(
+        "list",
+        help="fusions with owner, nodes and exactness, or targets with owner and emitter; one line of description",
+    )
     listing.add_argument("kind", choices=("fusions", "targets"))
     listing.add_argument("--json", action="store_true", help="as JSON")
     return parser
@@ -157,7 +160,9 @@ def _list(arguments: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     if arguments.kind == "fusions":
         for f in registry.fusions:
-            rows.append({"name": f.id, "owner": registry.owner(f.id), "benefit": f.benefit, "doc": f.doc})
+            matches, exactness = [n.__name__ for n in f.nodes], list(f.exactness)
+            facts = {"name": f.id, "owner": registry.owner(f.id), "benefit": f.benefit}
+            rows.append({**facts, "matches": matches, "exactness": exactness, "doc": f.doc})
     else:
         for t in registry.targets:
             rows.append({"name": t.name, "owner": registry.owner(t.name), "emitter": t.emitter, "doc": t.doc})
@@ -166,9 +171,15 @@ def _list(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
-    widths = [max((len(str(row[k])) for row in rows), default=0) for k in ("name", "owner")]
-    for row in rows:
-        print(f"{row['name']:<{widths[0]}}  {row['owner']:<{widths[1]}}  {row['doc']}")
+    shown = [[_cell(row[key]) for key in row if key not in ("benefit", "doc")] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row, cells in zip(rows, shown, strict=True):
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)), row["doc"], sep="  ")
+
+
+def _cell(value: str | list[str]) -> str:
+    """A field of a listing as one word."""
+    return value if isinstance(value, str) else ",".join(value) or "-"
 
 
 if __name__ == "__main__":

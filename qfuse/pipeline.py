@@ -7,12 +7,11 @@ the uses over and erases what died. An exception while building leaves the modul
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from qfuse._mlir import Bindings, Builder, Value
 from qfuse.analysis import Analysis
@@ -27,6 +26,9 @@ from qfuse.graph import AccumForm, Decision
 from qfuse.integer_only import name_float_operations
 from qfuse.registry import FusionRegistry
 from qfuse.report import Report, collect
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class Plan:
@@ -53,6 +55,8 @@ class Plan:
 
         Node attributes: `kind`, `op`, `location`, `fusion` (id or None), `reason` (or None).
         """
+        import networkx as nx  # takes longer to import than all of qfuse
+
         analysis = self._analysis
         graph: nx.DiGraph[int] = nx.DiGraph()
         numbers = {node.result: i for i, node in enumerate(analysis.nodes)}
@@ -79,12 +83,12 @@ def _installed() -> FusionRegistry:
 
 
 def _analyse(
-    root: Any, target: str | Target, registry: FusionRegistry | None, options: dict[str, Any]
+    root: Any, target: str | os.PathLike[str] | Target, registry: FusionRegistry | None, options: dict[str, Any]
 ) -> tuple[Analysis, list[Boundary], Report]:
     operation = getattr(root, "operation", root)
     bindings = Bindings.of(root)
     known = _installed() if registry is None else registry
-    chosen = known.target(target) if isinstance(target, str) else target
+    chosen = target if isinstance(target, Target) else known.target(target)
     parsed = Options.of(chosen, options)
     usable = known.restricted(chosen, parsed.fusions, parsed.disable)
     vocabulary = vocabulary_of(known.emitter(chosen))
@@ -117,12 +121,17 @@ def _check_dialect(analysis: Analysis, target: Target, vocabulary: type[Vocabula
     )
 
 
-def plan(module: Any, target: str | Target = "linalg", registry: FusionRegistry | None = None, **options: Any) -> Plan:
+def plan(
+    module: Any,
+    target: str | os.PathLike[str] | Target = "linalg",
+    registry: FusionRegistry | None = None,
+    **options: Any,
+) -> Plan:
     """What `fuse` would do to `module`, which is not changed.
 
     Args:
         module: an `ir.Module` (or a `builtin.module` / `func.func` operation) of any MLIR binding.
-        target: a target's name, or a `Target`.
+        target: a target's name, the path of a TOML file that describes one, or a `Target`.
         registry: the fusions and targets to choose from; those installed when None.
         **options: see `qfuse.Options`.
 
@@ -136,13 +145,16 @@ def plan(module: Any, target: str | Target = "linalg", registry: FusionRegistry 
 
 
 def fuse(
-    module: Any, target: str | Target = "linalg", registry: FusionRegistry | None = None, **options: Any
+    module: Any,
+    target: str | os.PathLike[str] | Target = "linalg",
+    registry: FusionRegistry | None = None,
+    **options: Any,
 ) -> Report:
     """Rewrites `module` in place: all of the plan or, on any error, nothing.
 
     Args:
         module: an `ir.Module` (or a `builtin.module` / `func.func` operation) of any MLIR binding.
-        target: a target's name, or a `Target`.
+        target: a target's name, the path of a TOML file that describes one, or a `Target`.
         registry: the fusions and targets to choose from; those installed when None.
         **options: see `qfuse.Options`.
 
@@ -157,7 +169,9 @@ def fuse(
         return _fuse(module, target, registry, options)
 
 
-def _fuse(module: Any, target: str | Target, registry: FusionRegistry | None, options: dict[str, Any]) -> Report:
+def _fuse(
+    module: Any, target: str | os.PathLike[str] | Target, registry: FusionRegistry | None, options: dict[str, Any]
+) -> Report:
     analysis, boundaries, report = _analyse(module, target, registry, options)
     counting = analysis.env.options.workload
     if not analysis.live and not boundaries:
@@ -257,7 +271,7 @@ def _switch(analysis: Analysis, replacements: list[tuple[Value, Value]], dead: l
 
 
 def as_pass(
-    target: str | Target = "linalg", registry: FusionRegistry | None = None, **options: Any
+    target: str | os.PathLike[str] | Target = "linalg", registry: FusionRegistry | None = None, **options: Any
 ) -> Callable[[Any, Any], None]:
     """A callable for `PassManager.add`, on `builtin.module` or nested on `func.func`.
 
@@ -267,7 +281,7 @@ def as_pass(
         UsageError: an unknown target, fusion or option, at once.
     """
     known = _installed() if registry is None else registry
-    chosen = known.target(target) if isinstance(target, str) else target
+    chosen = target if isinstance(target, Target) else known.target(target)
     parsed = Options.of(chosen, options)
     known.restricted(chosen, parsed.fusions, parsed.disable)
     vocabulary_of(known.emitter(chosen)).check_options(chosen.name, parsed.epilogue, parsed.scaling)

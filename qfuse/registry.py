@@ -16,6 +16,7 @@ qfuse's own enter the same way.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -55,6 +56,7 @@ class FusionRegistry:
             "tosa": _Owned(TosaEmitter, "qfuse"),
         }
         self.problems: list[str] = []
+        self._names: set[str] = set()
         self._by_type: dict[type, list[Fusion]] = {}
         for fusion in fusions:
             self._add(self._fusions, "fusion", fusion.id, fusion, owner)
@@ -87,14 +89,15 @@ class FusionRegistry:
                     registry._add(table, kind, name, item, _owner(point))
         return registry
 
-    @staticmethod
-    def _add(table: dict[str, _Owned], kind: str, name: str, item: Any, owner: str) -> None:
+    def _add(self, table: dict[str, _Owned], kind: str, name: str, item: Any, owner: str) -> None:
         if not name:
             raise RegistryError(f"a {kind} of {owner} has no name")
         before = table.get(name)
         if before is not None:
             raise RegistryError(f"{kind} {name!r} is registered twice: by {before.owner} and by {owner}")
         table[name] = _Owned(item, owner)
+        if kind == "fusion":
+            self._names.add(name)
 
     def _copy(self) -> FusionRegistry:
         copy = FusionRegistry()
@@ -102,6 +105,7 @@ class FusionRegistry:
         copy._targets = dict(self._targets)
         copy._emitters = dict(self._emitters)
         copy.problems = list(self.problems)
+        copy._names = set(self._names)
         return copy
 
     def with_(
@@ -109,20 +113,29 @@ class FusionRegistry:
         *items: Fusion | Target,
         owner: str = "the caller",
         emitters: Mapping[str, Callable[..., Any]] | None = None,
+        replace: bool = False,
     ) -> FusionRegistry:
         """A registry with these fusions, targets and emitters added.
 
+        Args:
+            *items: fusions and targets.
+            owner: who they are from, for listings and errors.
+            emitters: emitter classes by name.
+            replace: whether each takes the place of the one of its name, which there must be.
+
         Raises:
-            RegistryError: a name is taken.
+            RegistryError: a name is taken, or with `replace` is not.
         """
         copy = self._copy()
-        for item in items:
-            if isinstance(item, Target):
-                self._add(copy._targets, "target", item.name, item, owner)
-            else:
-                self._add(copy._fusions, "fusion", item.id, item, owner)
-        for name, emitter in (emitters or {}).items():
-            self._add(copy._emitters, "emitter", name, emitter, owner)
+        new = [copy._entry_of(item) for item in items]
+        new += [(copy._emitters, "emitter", name, emitter) for name, emitter in (emitters or {}).items()]
+        for table, kind, name, _ in new if replace else ():
+            if table.pop(name, None) is None:
+                raise RegistryError(
+                    f"{kind} {name!r} of {owner} replaces nothing: known are {', '.join(sorted(table))}"
+                )
+        for table, kind, name, item in new:
+            copy._add(table, kind, name, item, owner)
         return copy
 
     def without(self, *ids: str) -> FusionRegistry:
@@ -141,6 +154,22 @@ class FusionRegistry:
         copy._fusions = {k: v for k, v in self._fusions.items() if k in ids}
         return copy
 
+    def _entry_of(self, item: Fusion | Target) -> tuple[dict[str, _Owned], str, str, Any]:
+        if isinstance(item, Target):
+            return self._targets, "target", item.name, item
+        return self._fusions, "fusion", item.id, item
+
+    def _known_to(self, target: Target) -> None:
+        """Checks the ids that a target names; those of fusions that were taken out by `without` and `only` are known.
+
+        Raises:
+            UsageError: an unknown id, with the line of the target that has it.
+        """
+        for key, ids in (("fusions", target.fusions or ()), ("forbidden", target.forbidden)):
+            for name in sorted(ids):
+                if name not in self._names:
+                    raise UsageError(f"{unknown('fusion', name, sorted(self._names))} ({target.quoted((key,))})")
+
     def _known_fusion(self, name: str) -> None:
         if name not in self._fusions:
             raise UsageError(unknown("fusion", name, sorted(self._fusions)))
@@ -153,6 +182,7 @@ class FusionRegistry:
         Raises:
             UsageError: an unknown fusion id.
         """
+        self._known_to(target)
         chosen = self if only is None else self.only(*only, *(f.id for f in self.fusions if not f.listed))
         for name in disable:
             self._known_fusion(name)
@@ -171,17 +201,28 @@ class FusionRegistry:
         """All targets, by name."""
         return [self._targets[name].item for name in sorted(self._targets)]
 
+    def fusion(self, name: str) -> Fusion:
+        """The fusion of this id.
+
+        Raises:
+            UsageError: there is none; lists the known.
+        """
+        self._known_fusion(name)
+        return self._fusions[name].item
+
     def owner(self, name: str) -> str:
         """The distribution that a fusion or target came from."""
         found = self._fusions.get(name) or self._targets.get(name)
         return "unknown" if found is None else found.owner
 
-    def target(self, name: str) -> Target:
-        """The target of this name.
+    def target(self, name: str | os.PathLike[str]) -> Target:
+        """The target of this name, or that of a TOML file: a path, or a name that ends in `.toml`.
 
         Raises:
-            UsageError: there is none; lists the known.
+            UsageError: there is none, with a list of the known; or the file does not describe one.
         """
+        if not isinstance(name, str) or name.endswith(".toml"):
+            return Target.load(name)
         if name not in self._targets:
             raise UsageError(unknown("target", name, sorted(self._targets)))
         return self._targets[name].item

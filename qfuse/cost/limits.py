@@ -6,7 +6,7 @@ takes and what was found, or return None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,13 +30,13 @@ class OperandLimits:
             `W` for input and result and `O`, `G`, `I`, `D`, `H`, `W` for the weight.
     """
 
-    storage: frozenset[str] | None = None
+    storage: Collection[str] | None = None
     signed: bool | None = None
-    granularities: frozenset[str] | None = None
+    granularities: Collection[str] | None = None
     zero_point: bool | None = None
-    block_sizes: frozenset[int] | None = None
+    block_sizes: Collection[int] | None = None
     constant: bool | None = None
-    layouts: frozenset[str] | None = None
+    layouts: Collection[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,20 @@ class Limits:
 
     supported: bool | None = None
     operands: Mapping[str, OperandLimits] = field(default_factory=dict[str, OperandLimits])
-    accumulators: tuple[int, ...] | None = None
-    epilogues: frozenset[str] | None = None
-    scalings: frozenset[str] | None = None
+    accumulators: Sequence[int] | None = None
+    epilogues: Collection[str] | None = None
+    scalings: Collection[str] | None = None
     clamp: str | None = None
-    operations: frozenset[str] | None = None
+    operations: Collection[str] | None = None
     multiple_of: Mapping[str, int] = field(default_factory=dict[str, int])
     max_size: Mapping[str, int] = field(default_factory=dict[str, int])
-    table_sizes: frozenset[int] | None = None
+    table_sizes: Collection[int] | None = None
 
 
 # -- of one operand ----------------------------------------------------------------------------------------------------
 
 
-def limit_storage(allowed: frozenset[str], operand: Operand) -> str | None:
+def limit_storage(allowed: Collection[str], operand: Operand) -> str | None:
     """Storage types."""
     if str(operand.params.storage) in allowed:
         return None
@@ -86,7 +86,7 @@ def limit_signed(signed: bool, operand: Operand) -> str | None:
     return f"takes {'signed' if signed else 'unsigned'} integers only, {operand.role} is {operand.params.storage}"
 
 
-def limit_granularities(allowed: frozenset[str], operand: Operand) -> str | None:
+def limit_granularities(allowed: Collection[str], operand: Operand) -> str | None:
     """Granularities by name, without axes and sizes."""
     found = operand.params.granularity
     return None if found.split("(")[0] in allowed else f"takes {listed(allowed)} for {operand.role}, it is {found}"
@@ -97,7 +97,7 @@ def limit_zero_point(allowed: bool, operand: Operand) -> str | None:
     return None if allowed or operand.params.symmetric else f"takes no zero point on {operand.role}"
 
 
-def limit_block_sizes(allowed: frozenset[int], operand: Operand) -> str | None:
+def limit_block_sizes(allowed: Collection[int], operand: Operand) -> str | None:
     """Sizes of groups of more than one element along a dimension."""
     blocks = operand.params.block_size or ()
     odd = [g for g in blocks if g is not None and g > 1 and g not in allowed]
@@ -109,7 +109,7 @@ def limit_constant(needed: bool, operand: Operand) -> str | None:
     return f"takes constants only for {operand.role}, it is known at run time" if needed > operand.constant else None
 
 
-def limit_layouts(allowed: frozenset[str], operand: Operand) -> str | None:
+def limit_layouts(allowed: Collection[str], operand: Operand) -> str | None:
     """The order of dimensions as they are stored."""
     if operand.layout is None or operand.layout in allowed:
         return None
@@ -124,14 +124,14 @@ def limit_supported(supported: bool, needs: Requirements) -> str | None:
     return None if supported else f"has no {needs.kind} in integers"
 
 
-def limit_epilogues(allowed: frozenset[str], needs: Requirements) -> str | None:
+def limit_epilogues(allowed: Collection[str], needs: Requirements) -> str | None:
     """Where something is rescaled."""
     if needs.epilogue is None or needs.epilogue in allowed:
         return None
     return f"takes epilogues {listed(allowed)}, this one is {needs.epilogue}"
 
 
-def limit_scalings(allowed: frozenset[str], needs: Requirements) -> str | None:
+def limit_scalings(allowed: Collection[str], needs: Requirements) -> str | None:
     """Where something is rescaled in integers."""
     if needs.scaling is None or needs.scaling in allowed:
         return None
@@ -145,13 +145,13 @@ def limit_clamp(most: str, needs: Requirements) -> str | None:
     return f"clamps results to {most} at most, this one to {needs.clamp}"
 
 
-def limit_operations(allowed: frozenset[str], needs: Requirements) -> str | None:
+def limit_operations(allowed: Collection[str], needs: Requirements) -> str | None:
     """Elementwise operations by name."""
     odd = [name for name in needs.operations if name not in allowed]
     return f"takes the operations {listed(allowed)}, found {odd[0]}" if odd else None
 
 
-def limit_table_sizes(allowed: frozenset[int], needs: Requirements) -> str | None:
+def limit_table_sizes(allowed: Collection[int], needs: Requirements) -> str | None:
     """Entries of a table."""
     if needs.entries is None or needs.entries in allowed:
         return None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from qfuse.cost.limits import KIND_CHECKS, OPERAND_CHECKS, SIZE_CHECKS, Limits, OperandLimits
-from qfuse.cost.schema import OPERANDS, TARGET_KEYS, InvalidKeyError, checked_limits
+from qfuse.cost.schema import OPERANDS, SIDES, TARGET_KEYS, InvalidKeyError, checked_limits
 from qfuse.cost.target_file import Origin, dotted, read_document
 from qfuse.cost.toml_keys import Path
 from qfuse.errors import UsageError
@@ -22,7 +22,8 @@ _ANY_OPERAND = OperandLimits()
 class Target:
     """What may become integer on a machine, and how it is spelled. Every key: docs/target-reference.md.
 
-    What `limits` says of a kind of operation goes before what is said here of all.
+    What `limits` says of a kind of operation goes before what is said here of all. Collections are kept as frozen sets,
+    sequences as tuples.
 
     Attributes:
         name: how the target is asked for.
@@ -55,16 +56,16 @@ class Target:
     name: str
     doc: str = ""
     emitter: str = "linalg"
-    fusions: frozenset[str] | None = None
-    forbidden: frozenset[str] = frozenset()
-    storage: frozenset[str] | None = None
-    granularities: Mapping[str, frozenset[str]] = field(default_factory=dict[str, "frozenset[str]"])
-    asymmetric: frozenset[str] = frozenset({"lhs", "rhs"})
-    accumulators: tuple[int, ...] = (32, 64)
+    fusions: Collection[str] | None = None
+    forbidden: Collection[str] = frozenset[str]()
+    storage: Collection[str] | None = None
+    granularities: Mapping[str, Collection[str]] = field(default_factory=dict[str, "Collection[str]"])
+    asymmetric: Collection[str] = frozenset(SIDES)
+    accumulators: Sequence[int] = (32, 64)
     split_reduction: bool = True
     spelling: str = "generic"
     rounding: str = "roundeven"
-    operands: tuple[str, ...] = OPERANDS[:1]
+    operands: Sequence[str] = OPERANDS[:1]
     epilogue: str = "float"
     scaling: str = "single"
     integer_only: bool = False

@@ -27,6 +27,7 @@ class _Respelled(Fusion):
     """What raising and lowering have in common."""
 
     nodes = (Quantize, Dequantize)
+    exactness = ("bit-exact",)
     benefit = 2000  # whoever names it wants nothing else of these nodes
     opt_in = True
 

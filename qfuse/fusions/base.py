@@ -18,6 +18,7 @@ class Fusion:
         id: unique name, `vendor.what-it-does`.
         benefit: fusions of greater benefit are asked first; ties go by id.
         doc: one line for listings.
+        exactness: the classes that its decisions may have, for listings: `bit-exact`, `within-n-lsb`, `reassociated`.
         nodes: the types of nodes that `match` may accept; it is not asked about others.
         listed: whether its decisions are entries of their own in the report (layout moves are not).
         counted: whether each of its decisions is a compute operation for the report's counts. Contractions and
@@ -29,6 +30,7 @@ class Fusion:
     id: str = ""
     benefit: int = 1
     doc: str = ""
+    exactness: tuple[str, ...] = ()
     nodes: tuple[type[Node], ...] = (Node,)
     listed: bool = True
     counted: bool = False

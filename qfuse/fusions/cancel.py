@@ -24,6 +24,7 @@ class CancelRequantize(Fusion):
     id = "qfuse.cancel"
     nodes = (Quantize,)
     benefit = 2
+    exactness = ("bit-exact",)
     doc = "dequantize then quantize with equal parameters disappears"
 
     def match(self, node: Node) -> bool:
@@ -73,6 +74,7 @@ class FoldQuantize(Fusion):
     id = "qfuse.fold-quantize"
     nodes = (Quantize,)
     benefit = 2
+    exactness = ("bit-exact",)
     doc = "quantize of a constant is folded to an integer constant"
 
     def match(self, node: Node) -> bool:

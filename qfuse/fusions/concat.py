@@ -46,8 +46,10 @@ class FuseConcat(Fusion):
     """A quantize of a concat whose branches have parameters of their own."""
 
     id = "qfuse.concat"
+    nodes = (Quantize,)
     benefit = 0
     counted = True
+    exactness = ("bit-exact", "within-n-lsb")
     doc = "concat of tensors with different parameters: each branch is rescaled, then integers are concatenated"
 
     def match(self, node: Node) -> bool:

@@ -43,6 +43,7 @@ class FuseContraction(Fusion):
 
     id = "qfuse.contraction"
     nodes = (Contraction,)
+    exactness = ("reassociated",)
     doc = "contraction of two dequantized tensors -> integer contraction with i32 or i64 accumulators"
 
     def match(self, node: Node) -> bool:

@@ -16,6 +16,7 @@ class ReadDequantize(Fusion):
     id = "qfuse.dequantize"
     nodes = (Dequantize,)
     benefit = 1000
+    exactness = ("bit-exact",)
     doc = "a dequantized value is its integers plus parameters"
     listed = False
 

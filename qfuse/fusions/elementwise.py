@@ -70,6 +70,7 @@ class FuseElementwise(Fusion):
     nodes = (Quantize,)
     benefit = 0
     counted = True
+    exactness = ("bit-exact", "within-n-lsb")
     doc = "elementwise operations between dequantize and quantize become one integer-in, integer-out operation"
 
     def match(self, node: Node) -> bool:

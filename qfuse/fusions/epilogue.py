@@ -32,6 +32,7 @@ class ExtendEpilogue(Fusion):
 
     id = "qfuse.epilogue"
     nodes = (Elementwise,)
+    exactness = ("reassociated",)
     doc = "bias, scale, relu, relu6, hardtanh behind an integer contraction join its epilogue"
     listed = False
 
@@ -62,6 +63,7 @@ class ExtendCast(Fusion):
 
     id = "qfuse.float-cast"
     nodes = (Elementwise,)
+    exactness = ("bit-exact",)
     doc = "extf of a dequantized value keeps its integer form"
     listed = False
 

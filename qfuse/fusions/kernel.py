@@ -21,6 +21,7 @@ from qfuse.fusions.epilogue import trace
 from qfuse.fusions.fixed_point import plan_requantize
 from qfuse.fusions.kernel_layer import LayerPlanner
 from qfuse.fusions.layer import Layer
+from qfuse.fusions.requires import of_requantize
 from qfuse.graph import AccumForm, Decision, Environment, Made, Refusal
 from qfuse.matchers.nodes import Contraction, Convolution, Node, Quantize
 
@@ -94,6 +95,7 @@ class KernelFusion(Fusion):
         if self.call.find("bias") is not None and self.call.find("folded_bias") is not None:
             raise UsageError(f"fusion {self.id}: {self.call.kernel} takes a bias or a folded_bias, not both")
         self.nodes = (Quantize,)
+        self.exactness = ("within-n-lsb",)
         self.declines = True
 
     def match(self, node: Node) -> bool:
@@ -120,6 +122,7 @@ class KernelFusion(Fusion):
         )
         decision.replacement = Made(decision)
         decision.detail = {"kernel": self.call.kernel, "result": str(node.params), **layer.plan.detail}
+        decision.requires = of_requantize(form, node.params, self._scaled(env))
         return decision
 
     def _layer(self, node: Quantize, form: AccumForm, planned: PlannedContraction, env: Environment) -> Layer | Refusal:
@@ -134,12 +137,7 @@ class KernelFusion(Fusion):
             params = params.over(form.to_value, env.bindings.extents(planned.node.result.type))
         if planned.bits > 32:
             return Refusal(f"accumulators of i32, found i{planned.bits}", "use a smaller reduction")
-        # Scaling is what the kernel does, whatever the run's options say about other epilogues.
-        own = copy.copy(env)
-        own.options = replace(
-            env.options, epilogue="power-of-two" if self.power_of_two else "fixed-point", scaling=self.scaling
-        )
-        plan = plan_requantize(form, params, own)
+        plan = plan_requantize(form, params, self._scaled(env))
         if isinstance(plan, Refusal):
             return plan
         if plan.scale.addends:
@@ -147,6 +145,13 @@ class KernelFusion(Fusion):
         if not bool((plan.scale.sign == 1).all()):
             return Refusal("the accumulators are negated before the quantize")
         return LayerPlanner(self, node, form, planned, plan, env).layer()
+
+    def _scaled(self, env: Environment) -> Environment:
+        """Scaling is what the kernel does, whatever the run's options say about other epilogues."""
+        own = copy.copy(env)
+        epilogue = "power-of-two" if self.power_of_two else "fixed-point"
+        own.options = replace(env.options, epilogue=epilogue, scaling=self.scaling)
+        return own
 
     def build(self, decision: Decision, context: Any) -> Any:
         """The operands in the kernel's layouts, the call, the result in its own layout, and what follows on it."""

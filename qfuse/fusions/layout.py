@@ -23,6 +23,7 @@ class MoveLayout(Fusion):
 
     id = "qfuse.layout"
     nodes = (LayoutNode,)
+    exactness = ("bit-exact",)
     doc = "layout operations on dequantized values are done on the integers instead"
     listed = False
 

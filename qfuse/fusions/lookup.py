@@ -40,6 +40,7 @@ class FuseLookup(Fusion):
     id = "qfuse.lookup"
     nodes = (Quantize,)
     counted = True
+    exactness = ("bit-exact", "within-n-lsb")
     doc = "functions of one dequantized tensor (sigmoid, tanh, gelu, silu, exp, ...) become tables"
 
     def match(self, node: Node) -> bool:

@@ -25,6 +25,7 @@ class FuseSum(Fusion):
 
     id = "qfuse.sum"
     nodes = (Reduction,)
+    exactness = ("reassociated",)
     doc = "sum, mean and average pooling of a dequantized tensor -> integer sums"
 
     def match(self, node: Node) -> bool:
@@ -85,6 +86,7 @@ class FuseMaximum(Fusion):
 
     id = "qfuse.maximum"
     nodes = (Reduction,)
+    exactness = ("bit-exact",)
     doc = "max pooling, max and min of a dequantized tensor are taken on the integers"
 
     def match(self, node: Node) -> bool:

@@ -36,6 +36,7 @@ class FuseRequantize(Fusion):
 
     id = "qfuse.requantize"
     nodes = (Quantize,)
+    exactness = ("within-n-lsb",)
     doc = "accumulators, bias, activation and quantize become one integer-in, integer-out operation"
 
     def match(self, node: Node) -> bool:
@@ -165,6 +166,7 @@ class FuseRescale(Fusion):
 
     id = "qfuse.rescale"
     nodes = (Quantize,)
+    exactness = ("bit-exact", "within-n-lsb")
     doc = "dequantize then quantize with other parameters becomes one integer-in, integer-out operation"
 
     def match(self, node: Node) -> bool:

@@ -126,7 +126,7 @@ def kind_of(node: Contraction | Reduction) -> str:
     """The kind of operation of a contraction, convolution or reduction."""
     if isinstance(node, Contraction):
         return LoopRoles(node).kind
-    return "sum" if node.kind == "sum" else "maximum"
+    return "sum" if node.kind in ("sum", "mean") else "maximum"
 
 
 def allowed(decision: Decision, env: Environment) -> Decision | Refusal:
@@ -230,8 +230,7 @@ def of_requantize(form: AccumForm, params: QuantParams, env: Environment) -> Req
     """What a quantize of accumulators needs; `params` are those of its result."""
     node = form.decision.node
     assert isinstance(node, Contraction | Reduction), "accumulators are those of a sum"
-    clamp = clamp_of(form.steps, params, env)
-    return of_result(node, params, env.options.epilogue, scaling_of(env), clamp)
+    return of_result(node, params, env.options.epilogue, scaling_of(env), clamp_of(form.steps, params, env))
 
 
 def clamp_of(steps: Sequence[Step], params: QuantParams, env: Environment) -> str:

@@ -29,6 +29,7 @@ class RespellQuantize(Fusion):
     id = "qfuse.respell-quantize"
     nodes = (Quantize,)
     benefit = 0
+    exactness = ("bit-exact",)
     doc = "a quantize that stays becomes one operation that rounds by additions"
 
     def match(self, node: Node) -> bool:

@@ -31,8 +31,8 @@ DIGITS = "examples/digits/mlp.linalg.mlir"
 
 #: Arguments of `Refusal` that are no text of their own: reasons made elsewhere, which are collected there.
 PASSED_ON = {"node.reason", "reason", "None"}
-#: Functions that return a reason as text.
-REASON_FUNCTIONS = {"refuses_operand"}
+#: Functions that return a reason as text begin like this.
+REASON_FUNCTIONS = "limit_"
 
 RESCALE = """
 module {
@@ -261,7 +261,7 @@ def reasons_in(path: Path) -> Iterator[tuple[int, ast.expr, list[str]]]:
         if not isinstance(function, ast.FunctionDef):
             continue
         for node in ast.walk(function):
-            if function.name in REASON_FUNCTIONS and isinstance(node, ast.Return) and node.value is not None:
+            if function.name.startswith(REASON_FUNCTIONS) and isinstance(node, ast.Return) and node.value is not None:
                 yield node.lineno, node.value, texts_of(node.value, function)
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
                 continue

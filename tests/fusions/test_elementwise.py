@@ -330,7 +330,7 @@ def test_no_fuse_when_the_target_does_not_take_the_storage() -> None:
     module = parse(add())
     text = str(module)
     report = qfuse.fuse(module, target)
-    assert [e["reason"] for e in report.missed] == ["target u8-only takes storage u8, lhs is s8"]
+    assert [e["reason"] for e in report.missed] == ["target u8-only takes storage u8, input is s8 (field storage)"]
     assert str(module) == text
 
 

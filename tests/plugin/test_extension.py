@@ -109,22 +109,22 @@ def missed_reason(module: Any, target: qfuse.Target) -> str:
 @pytest.mark.parametrize(
     ("restrictions", "reason"),
     [
-        ({"storage": frozenset({"u8"})}, "target toy takes storage u8, lhs is s8"),
-        ({"storage": frozenset({"u8", "s4"})}, "target toy takes storage s4, u8, lhs is s8"),
+        ({"storage": frozenset({"u8"})}, "target toy takes storage u8, lhs is s8 (field storage)"),
+        ({"storage": frozenset({"u8", "s4"})}, "target toy takes storage s4, u8, lhs is s8 (field storage)"),
         (
             {"granularities": {"rhs": frozenset({"per-tensor"})}},
-            "target toy takes per-tensor for rhs, it is per-axis(1)",
+            "target toy takes per-tensor for rhs, it is per-axis(1) (field granularities.rhs)",
         ),
         (
             {"granularities": {"lhs": frozenset({"per-token", "per-axis"})}},
-            "target toy takes per-axis, per-token for lhs, it is per-tensor",
+            "target toy takes per-axis, per-token for lhs, it is per-tensor (field granularities.lhs)",
         ),
-        ({"asymmetric": frozenset({"rhs"})}, "target toy takes no zero point on lhs"),
-        ({"asymmetric": frozenset()}, "target toy takes no zero point on lhs"),
+        ({"asymmetric": frozenset({"rhs"})}, "target toy takes no zero point on lhs (field asymmetric)"),
+        ({"asymmetric": frozenset()}, "target toy takes no zero point on lhs (field asymmetric)"),
         (
             {"accumulators": (8,), "split_reduction": False},
             # columns of absolute weights sum up to 28, 32, 36 and 40; |q - 3| is at most 131
-            "the accumulator can reach 5240, which does not fit i8",
+            "the accumulator can reach 5240, which does not fit i8 (field accumulators)",
         ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
@@ -191,7 +191,7 @@ def test_a_registered_target_is_found_by_name(registry: qfuse.FusionRegistry, pa
     assert report.summary["integer_ops"] == 1
     swapped = samples.LINEAR.replace("ins(%a, %b : ", "ins(%b, %a : ")
     (missed,) = qfuse.fuse(parse(swapped), "toy-npu", registry).missed
-    assert missed["reason"] == "target toy-npu takes no zero point on rhs"
+    assert missed["reason"] == "target toy-npu takes no zero point on rhs (field asymmetric)"
 
 
 # -- emitter -------------------------------------------------------------------------------------------------------

@@ -91,7 +91,8 @@ def test_listings_show_the_plugin(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list", "fusions"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("toy.qmatmul")]
-    assert line.split(maxsplit=2)[1:] == ["toy-vendor", "quantized matmul and requantize -> the toy NPU's kernel"]
+    doc = "quantized matmul and requantize -> the toy NPU's kernel"
+    assert line.split(maxsplit=4)[1:] == ["toy-vendor", "Quantize", "within-n-lsb", doc]
     assert cli.main(["list", "targets", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["toy-npu"]["owner"] == "toy-vendor"

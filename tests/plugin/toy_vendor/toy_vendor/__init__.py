@@ -22,6 +22,8 @@ class FuseQMatmul(Fusion):
 
     id = "toy.qmatmul"
     benefit = 10
+    nodes = (Quantize,)
+    exactness = ("within-n-lsb",)
     doc = "quantized matmul and requantize -> the toy NPU's kernel"
 
     def match(self, node: Node) -> bool:
