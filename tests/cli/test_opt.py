@@ -264,7 +264,9 @@ def test_listing_fusions_and_targets(capsys: pytest.CaptureFixture[str]) -> None
         rows = json.loads(capsys.readouterr().out)
         assert len(lines) == len(rows) == len(items)
         for line, row in zip(lines, rows, strict=True):
-            assert line.split(maxsplit=2) == [row["name"], row["owner"], row["doc"]]
+            facts = [row["emitter"]] if kind == "targets" else [",".join(row["matches"]), ",".join(row["exactness"])]
+            words = [row["name"], row["owner"], *facts, row["doc"]]
+            assert line.split(maxsplit=len(words) - 1) == words
             assert row["owner"] == "qfuse"
 
 
