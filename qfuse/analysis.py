@@ -11,6 +11,7 @@ from qfuse.cost.target import Target
 from qfuse.cost.workload import bytes_moved
 from qfuse.emit.expression import stored_tensors
 from qfuse.emit.vocabulary import Vocabulary
+from qfuse.fusions.base import Fusion
 from qfuse.fusions.requires import allowed
 from qfuse.graph import (
     AccumForm,
@@ -72,10 +73,7 @@ class Analysis:
             self.env.quantizes[node.result] = node
         declined: list[str] = []
         for fusion in registry.for_node(node):
-            outcome = fusion.check(node, self.env)
-            if isinstance(outcome, Decision):
-                refused = self.env.vocabulary.supports(outcome, self.env)
-                outcome = allowed(outcome, self.env) if refused is None else refused
+            outcome = self._outcome(fusion, node)
             if isinstance(outcome, Decision):
                 if declined:
                     outcome.detail["declined"] = declined
@@ -88,6 +86,14 @@ class Analysis:
                 declined.append(f"{fusion.id}: {outcome.reason}")
             if outcome is not None and node.result not in self.refusals:
                 self.refusals[node.result] = outcome
+
+    def _outcome(self, fusion: Fusion, node: Node) -> Decision | Refusal | None:
+        """What a fusion says of a node, if the emitter and the target agree."""
+        outcome = fusion.check(node, self.env)
+        if not isinstance(outcome, Decision):
+            return outcome if self.env.target.allows(fusion.id) or not fusion.listed else None
+        refused = self.env.vocabulary.supports(outcome, self.env)
+        return allowed(outcome, self.env) if refused is None else refused
 
     def forget(self) -> None:
         """Breaks the cycles between decisions and forms, so that no collector has to find them."""

@@ -181,7 +181,7 @@ class Decision:
         detail: facts for the report.
         payload: what `build` needs; private to the fusion.
         on_demand: whether it is carried out only where other fusions read the integers it replaces.
-        requires: what it asks of the machine, which the target's limits are compared with. Without it that of the node:
+        requires: what it asks of the machine, which the target's limits are compared with. When empty that of the node:
             of a contraction or reduction its operands and sizes, of a quantize of accumulators their result.
     """
 
@@ -195,7 +195,7 @@ class Decision:
     detail: dict[str, Any] = field(default_factory=dict[str, Any])
     payload: Any = None
     on_demand: bool = False
-    requires: Requirements | None = None
+    requires: tuple[Requirements, ...] = ()
 
 
 class Environment:

@@ -175,9 +175,10 @@ class FusionRegistry:
             raise UsageError(unknown("fusion", name, sorted(self._fusions)))
 
     def restricted(self, target: Target, only: Iterable[str] | None, disable: Iterable[str]) -> FusionRegistry:
-        """The registry for one run: what the target allows, of `only`, less `disable`.
+        """The registry for one run: `only` these, less `disable`; what opts in only where it or the target names it.
 
-        Fusions that only carry integer forms along (`listed` is false) need not be in `only`.
+        Fusions that only carry integer forms along (`listed` is false) need not be in `only`. What the target forbids
+        is kept: it is asked, so that the report can say what the target stands in the way of.
 
         Raises:
             UsageError: an unknown fusion id.
@@ -186,9 +187,8 @@ class FusionRegistry:
         chosen = self if only is None else self.only(*only, *(f.id for f in self.fusions if not f.listed))
         for name in disable:
             self._known_fusion(name)
-        dropped = set(disable) | {name for name in chosen._fusions if not target.allows(name)}
-        if only is None and target.fusions is None:
-            dropped |= {fusion.id for fusion in chosen.fusions if fusion.opt_in}
+        named = (target.fusions or ()) if only is None else only
+        dropped = set(disable) | {f.id for f in chosen.fusions if f.opt_in and f.id not in named}
         return chosen.without(*(dropped & set(chosen._fusions)))
 
     @property

@@ -69,6 +69,11 @@ class Limits:
     table_sizes: Collection[int] | None = None
 
 
+def limit_fusion(name: str) -> str:
+    """A fusion that is forbidden, or not among those that are named."""
+    return f"does not use fusion {name}"
+
+
 # -- of one operand ----------------------------------------------------------------------------------------------------
 
 

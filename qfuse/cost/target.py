@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from qfuse.cost.limits import KIND_CHECKS, OPERAND_CHECKS, SIZE_CHECKS, Limits, OperandLimits
+from qfuse.cost.limits import KIND_CHECKS, OPERAND_CHECKS, SIZE_CHECKS, Limits, OperandLimits, limit_fusion
 from qfuse.cost.schema import OPERANDS, SIDES, TARGET_KEYS, InvalidKeyError, checked_limits
 from qfuse.cost.target_file import Origin, dotted, read_document
 from qfuse.cost.toml_keys import Path
@@ -105,6 +105,13 @@ class Target:
     def allows(self, fusion: str) -> bool:
         """Whether the fusion of this id may be used."""
         return fusion not in self.forbidden and (self.fusions is None or fusion in self.fusions)
+
+    def refuses_fusion(self, fusion: str) -> str | None:
+        """Why the fusion of this id may not be used, or None."""
+        if self.allows(fusion):
+            return None
+        key = "forbidden" if fusion in self.forbidden else "fusions"
+        return f"target {self.name} {limit_fusion(fusion)} ({self.quoted((key,))})"
 
     def refuses(self, needs: Requirements) -> str | None:
         """Why an operation with these requirements is not allowed, or None. Override it for what no key says."""

@@ -102,7 +102,7 @@ class FuseConcat(Fusion):
                 "result": str(node.params),
                 "tie_distance": distance,
             },
-            requires=of_rescaled("concat", [f for t in found for f in t.forms], node, env),
+            requires=(of_rescaled("concat", [f for t in found for f in t.forms], node, env),),
         )  # fmt: skip
         decision.replacement = Made(decision)
         return decision

@@ -14,6 +14,7 @@ read, and expressions of statistics of a dequantized tensor (softmax, normalizat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +24,11 @@ from qfuse.emit.expression import nodes, rebuilt, stored_tensors
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.expression import CorrectedAccumulators, Traced, cast, parameter, trace_back
 from qfuse.fusions.fixed_elementwise import plan_fixed
-from qfuse.fusions.requires import of_rescaled
-from qfuse.graph import AccumForm, Decision, Environment, Made, Refusal, StoredForm
+from qfuse.fusions.requires import of_rescaled, of_result
+from qfuse.graph import AccumForm, Decision, Environment, Made, QValue, Refusal, StoredForm
 from qfuse.indexing import Extents, Index, identity
 from qfuse.matchers.layout import Layout, match_layout
-from qfuse.matchers.nodes import Node, Quantize
+from qfuse.matchers.nodes import Contraction, Node, Quantize, Reduction
 from qfuse.matchers.rounding import plain
 from qfuse.matchers.scalar import Scalar
 from qfuse.requirements import Requirements
@@ -100,7 +101,7 @@ class FuseElementwise(Fusion):
             self, node, "bit-exact" if traced.exact else "within-1-lsb",
             needs=stored_tensors(traced.scalar), float_inputs=traced.floats,
             payload=PlannedElementwise(node, traced.scalar, root.extents, root.moves),
-            detail=facts(root), requires=_requires(root, env),
+            detail=facts(root), requires=_requires(root, (), env),
         )  # fmt: skip
         decision.replacement = Made(decision)
         return decision
@@ -119,7 +120,7 @@ class FuseElementwise(Fusion):
                 tensor.decision.detail = {"result": str(params)}
         bound = {"tie_distance": plan.distance, "scaling": env.options.scaling, "guard_bits": plan.guard}
         decision.detail = {**facts(root), **bound}
-        decision.requires = _requires(root, env)
+        decision.requires = _requires(root, stored_tensors(plan.scalar), env)
         decision.replacement = Made(decision)
         return decision
 
@@ -134,8 +135,17 @@ def facts(root: Root) -> dict[str, Any]:
     return {"operation": ", ".join(root.operations), "input": inputs, "result": str(root.node.params)}
 
 
-def _requires(root: Root, env: Environment) -> Requirements:
-    return of_rescaled("elementwise", root.traced.forms, root.node, env, root.operations)
+def _requires(root: Root, tensors: Sequence[QValue], env: Environment) -> tuple[Requirements, ...]:
+    """What the expression needs, and what the accumulators need that it makes stored integers of."""
+    own = of_rescaled("elementwise", root.traced.forms, root.node, env, root.operations)
+    read = [t.decision for t in tensors if isinstance(t, Made) and isinstance(t.decision.fusion, CorrectedAccumulators)]
+    clamp = "range" if {"max", "min"} & set(root.operations) else own.clamp
+    results = [
+        of_result(d.node, root.node.params, own.epilogue, own.scaling, clamp)
+        for d in read
+        if isinstance(d.node, Contraction | Reduction)
+    ]
+    return (own, *results)
 
 
 def refuse_common(root: Root, env: Environment) -> Refusal | None:

@@ -122,7 +122,7 @@ class KernelFusion(Fusion):
         )
         decision.replacement = Made(decision)
         decision.detail = {"kernel": self.call.kernel, "result": str(node.params), **layer.plan.detail}
-        decision.requires = of_requantize(form, node.params, self._scaled(env))
+        decision.requires = (of_requantize(form, node.params, self._scaled(env)),)
         return decision
 
     def _layer(self, node: Quantize, form: AccumForm, planned: PlannedContraction, env: Environment) -> Layer | Refusal:

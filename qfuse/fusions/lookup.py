@@ -71,10 +71,11 @@ class FuseLookup(Fusion):
         exactness = "bit-exact" if exact else f"within-{max(table.steps, 1)}-lsb"
         decision = Decision(self, node, exactness, needs=(form.q,), payload=payload, detail=_facts(root, table))
         decision.replacement = Made(decision)
-        decision.requires = Requirements(
+        needs = Requirements(
             "lookup", (of_stored(form, env), Operand("result", node.params)), operations=root.operations,
             sizes=of_elements(node.params.extents), entries=table.values.size,
         )  # fmt: skip
+        decision.requires = (needs,)
         return decision
 
     def build(self, decision: Decision, context: object) -> object:

@@ -72,7 +72,7 @@ class FuseRequantize(Fusion):
         )  # fmt: skip
         decision.replacement = Made(decision)
         decision.detail = {"result": str(node.params), "tie_distance": distance}
-        decision.requires = of_requantize(form, node.params, env)
+        decision.requires = (of_requantize(form, node.params, env),)
         return decision
 
     def _fixed(self, node: Quantize, form: AccumForm, params: QuantParams, env: Environment) -> Decision | Refusal:
@@ -84,7 +84,7 @@ class FuseRequantize(Fusion):
         decision = Decision(self, node, plan.exactness, needs=(form.decision, *added), payload=payload)
         decision.replacement = Made(decision)
         decision.detail = {"result": str(node.params), **plan.detail}
-        decision.requires = of_requantize(form, node.params, env)
+        decision.requires = (of_requantize(form, node.params, env),)
         return decision
 
     def build(self, decision: Decision, context: object) -> object:
@@ -199,7 +199,7 @@ class FuseRescale(Fusion):
             payload=PlannedRescale(form, node.params),
         )
         decision.replacement = Made(decision)
-        decision.requires = of_rescaled("rescale", [form], node, env)
+        decision.requires = (of_rescaled("rescale", [form], node, env),)
         return decision
 
     def _fixed(self, node: Quantize, form: StoredForm, env: Environment) -> Decision | Refusal:
@@ -210,7 +210,7 @@ class FuseRescale(Fusion):
         decision = Decision(self, node, plan.exactness, needs=(form.q,), payload=payload)
         decision.replacement = Made(decision)
         decision.detail = {"input": str(form.params), "result": str(node.params), **plan.detail}
-        decision.requires = of_rescaled("rescale", [form], node, env)
+        decision.requires = (of_rescaled("rescale", [form], node, env),)
         return decision
 
     def build(self, decision: Decision, context: object) -> object:

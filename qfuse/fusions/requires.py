@@ -129,27 +129,30 @@ def kind_of(node: Contraction | Reduction) -> str:
     return "sum" if node.kind in ("sum", "mean") else "maximum"
 
 
-def allowed(decision: Decision, env: Environment) -> Decision | Refusal:
-    """A decision, or why the target does not allow it."""
-    needs = requirements_of(decision, env)
-    reason = None if needs is None else env.target.refuses(needs)
-    return decision if reason is None else Refusal(reason, "use another target, or what this one takes")
+def allowed(decision: Decision, env: Environment) -> Decision | Refusal | None:
+    """A decision, or why the target does not allow it; None for one that is not missed where it is not made."""
+    fusion = decision.fusion
+    reason = env.target.refuses_fusion(fusion.id) if fusion.listed or fusion.id in env.target.forbidden else None
+    if reason is not None:
+        return None if decision.on_demand else Refusal(reason, f"let the target use {fusion.id}")
+    for needs in requirements_of(decision, env):
+        reason = env.target.refuses(needs)
+        if reason is not None:
+            return Refusal(reason, "use another target, or what this one takes")
+    return decision
 
 
-def requirements_of(decision: Decision, env: Environment) -> Requirements | None:
-    """What a decision asks of the machine: what it says itself, else what follows from its node; None for nothing."""
-    if decision.requires is not None:
-        return decision.requires
+def requirements_of(decision: Decision, env: Environment) -> tuple[Requirements, ...]:
+    """What a decision asks of the machine: what it says itself, else what follows from its node."""
     node = decision.node
+    if decision.requires or not isinstance(node, Contraction | Reduction | Quantize):
+        return decision.requires
     if isinstance(node, Contraction):
-        return None if node.integer else _of_contraction(node, decision, env)
+        return () if node.integer else (_of_contraction(node, decision, env),)
     if isinstance(node, Reduction):
-        return _of_reduction(node, env)
-    if isinstance(node, Quantize):
-        planned = [d.node for d in decision.needs if isinstance(d, Decision)]
-        accumulated = [n for n in planned if isinstance(n, Contraction | Reduction)]
-        return of_result(accumulated[0], node.params) if accumulated else None
-    return None
+        return (_of_reduction(node, env),)
+    planned = [d.node for d in decision.needs if isinstance(d, Decision)]
+    return tuple(of_result(n, node.params) for n in planned if isinstance(n, Contraction | Reduction))
 
 
 def _of_contraction(node: Contraction, decision: Decision, env: Environment) -> Requirements:
@@ -169,7 +172,7 @@ def _of_contraction(node: Contraction, decision: Decision, env: Environment) -> 
     return Requirements(roles.kind, tuple(operands), sizes=roles.sizes)
 
 
-def _of_reduction(node: Reduction, env: Environment) -> Requirements | None:
+def _of_reduction(node: Reduction, env: Environment) -> Requirements:
     form = env.form(node.operand)
     operands = (of_stored(form, env),) if isinstance(form, StoredForm) else ()
     kept = tuple(d for d in range(len(node.extents)) if d not in node.reduction)

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 import qfuse
+from qfuse.cost import schema
+from tests.pipeline import samples
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -235,6 +237,70 @@ def test_every_field_of_the_json_report_is_documented() -> None:
                 fields |= set(entry)
     undocumented = {f for f in fields if not re.search(rf"`{f}`", page)}
     assert not undocumented
+
+
+# -- targets ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_snippets_of_the_target_reference_work(tmp_path: Path) -> None:
+    """The file is a target, and the target in Python refuses and allows what the page says."""
+    (toml,) = code_blocks("docs/target-reference.md", "toml")
+    file = tmp_path / "acme.toml"
+    file.write_text(toml)
+    target = qfuse.Target.load(file)
+    page = (ROOT / "docs/target-reference.md").read_text()
+    assert target.quoted(("contraction", "multiple_of", "K")).replace(f"{tmp_path}/", "") in page
+    file.write_text(toml.replace("granularities", "granularitis"))
+    with pytest.raises(qfuse.UsageError) as caught:
+        qfuse.Target.load(file)
+    assert str(caught.value).replace(f"{tmp_path}/", "").split("known are")[0] in page
+    names: dict[str, Any] = {}
+    for block in code_blocks("docs/target-reference.md", "python"):
+        exec(compile(block, "docs/target-reference.md", "exec"), names)
+    own = names["npu"].limits["contraction"]
+    assert own.multiple_of == target.limits["contraction"].multiple_of
+    assert own.operands == target.limits["contraction"].operands
+    assert names["npu"].limits["depthwise"] == target.limits["depthwise"]
+    body = samples.dequantize("a", "qa", "3x4") + samples.dequantize("b", "qb") + samples.matmul("m", "a", "b", 3)
+    odd = samples.function(body, "%qa: tensor<3x4xi8>, %qb: tensor<4x4xi8>", "tensor<3x4xf32>", "m")
+    even = names["EvenRows"]("even")
+    refused = qfuse.plan(parse(samples.module(odd)), even).report
+    assert [e["reason"] for e in refused.missed] == ["target even takes an even number of rows"]
+    assert qfuse.plan(parse(samples.LINEAR), even).report.missed == []
+
+
+def test_the_file_of_the_vendor_guide_is_the_target_beside_it(tmp_path: Path) -> None:
+    """Both describe one machine."""
+    names: dict[str, Any] = {}
+    exec(compile(code_blocks("docs/vendor-guide.md", "python")[0], "docs/vendor-guide.md", "exec"), names)
+    described = [b for b in code_blocks("docs/vendor-guide.md", "toml") if b.startswith("doc = ")]
+    file = tmp_path / "acme-npu.toml"
+    file.write_text(described[0])
+    assert qfuse.Target.load(file) == names["npu"]
+
+
+def table_keys(page: str, heading: str) -> set[str]:
+    """The first column of the tables under a heading."""
+    text = (ROOT / page).read_text()
+    part = re.split(rf"^## {re.escape(heading)}$", text, flags=re.MULTILINE)[1].split("\n## ")[0]
+    return {key for row in re.findall(r"^\| (`[^|]*) \|", part, re.MULTILINE) for key in re.findall(r"`([^`]+)`", row)}
+
+
+def test_every_key_of_a_target_is_documented() -> None:
+    """Each table of the target reference has the keys of its level, all of them and no other."""
+    page = "docs/target-reference.md"
+    of_target = (
+        table_keys(page, "Of the target") | table_keys(page, "Of all operands") | table_keys(page, "Of the cost")
+    )
+    assert of_target == set(schema.TARGET_KEYS)
+    sizes = {s for kind in schema.KINDS.values() for s in (*kind.multiples, *kind.extents)}
+    roles = {role for kind in schema.KINDS.values() for role in kind.roles}
+    keys = {key for kind in schema.KINDS for key in schema.kind_keys(kind)} - roles
+    assert table_keys(page, "Of a kind of operation") == keys | sizes | set(schema.KINDS)
+    assert table_keys(page, "Of an operand") == set(schema.OPERAND_KEYS)
+    text = (ROOT / page).read_text()
+    values = (*roles, *schema.GRANULARITIES, *schema.EPILOGUES, *schema.ROUNDINGS, *schema.SPELLINGS, *schema.SCALINGS)
+    assert [v for v in (*values, *schema.CLAMPS, *schema.OPERANDS, *schema.SIDES) if f"`{v}`" not in text] == []
 
 
 # -- reasons ---------------------------------------------------------------------------------------------------------

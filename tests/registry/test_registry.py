@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +15,12 @@ import pytest
 import qfuse
 from qfuse import builtin
 from qfuse import registry as registry_module
+from qfuse.emit.iree import IreeEmitter
 from qfuse.emit.linalg import LinalgEmitter
 from qfuse.graph import Decision, Environment, Refusal
 from qfuse.matchers.nodes import Node
 from tests.conftest import Parse
+from tests.cost import zoo
 from tests.pipeline import samples
 
 BUILT_IN = sorted(fusion.id for fusion in builtin.fusions())
@@ -292,3 +298,134 @@ def test_an_interrupt_while_loading_is_not_swallowed(installed: Callable[..., qf
 
     with pytest.raises(KeyboardInterrupt):
         installed([entry("broken", "acme", interrupted)])
+
+
+# -- replacing -----------------------------------------------------------------------------------------------------
+
+
+class OtherCancel(Silent):
+    """In the place of a built-in one."""
+
+
+def test_replace_puts_a_fusion_in_the_place_of_another(parse: Parse) -> None:
+    """With its owner; the original registry keeps its own, and the built-in one is not asked any more."""
+    registry = qfuse.FusionRegistry.discover()
+    replaced = registry.with_(OtherCancel("qfuse.requantize"), owner="acme", replace=True)
+    assert isinstance(replaced.fusion("qfuse.requantize"), OtherCancel)
+    assert replaced.owner("qfuse.requantize") == "acme"
+    assert registry.owner("qfuse.requantize") == "qfuse"
+    assert ids(replaced) == ids(registry)
+    assert [e["fusion"] for e in qfuse.fuse(parse(samples.LINEAR), registry=replaced).applied] == ["qfuse.contraction"]
+    assert len(qfuse.fuse(parse(samples.LINEAR), registry=registry).applied) == 2
+
+
+def test_replace_also_takes_targets_and_emitters() -> None:
+    """By name."""
+    registry = qfuse.FusionRegistry([], [qfuse.Target("t", "old")], owner="first")
+    replaced = registry.with_(qfuse.Target("t", "new"), emitters={"linalg": IreeEmitter}, owner="second", replace=True)
+    assert replaced.target("t").doc == "new"
+    assert replaced.emitter(replaced.target("t")) is IreeEmitter
+    assert registry.target("t").doc == "old"
+
+
+def test_replace_of_nothing_is_an_error() -> None:
+    """A name that was misspelled is not added silently."""
+    registry = qfuse.FusionRegistry([Silent("a.one"), Silent("b.one")])
+    with pytest.raises(qfuse.RegistryError) as caught:
+        registry.with_(Silent("a.won"), owner="acme", replace=True)
+    assert str(caught.value) == "fusion 'a.won' of acme replaces nothing: known are a.one, b.one"
+
+
+def test_a_fusion_by_its_id() -> None:
+    """Or the nearest one that there is."""
+    registry = qfuse.FusionRegistry.discover()
+    assert registry.fusion("qfuse.cancel").id == "qfuse.cancel"
+    with pytest.raises(qfuse.UsageError, match=r"unknown fusion 'qfuse\.cancle': did you mean 'qfuse\.cancel'\?"):
+        registry.fusion("qfuse.cancle")
+
+
+# -- fusions that a target names -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["fusions", "forbidden"])
+def test_an_unknown_fusion_of_a_target(key: str, tmp_path: Path, parse: Parse) -> None:
+    """Named with the nearest and the line; also for a pass, at once."""
+    file = tmp_path / "acme.toml"
+    file.write_text(f'doc = ""\n{key} = ["qfuse.contracton"]\n', encoding="utf-8")
+    for run in (lambda: qfuse.fuse(parse(samples.LINEAR), file), lambda: qfuse.as_pass(file)):
+        with pytest.raises(qfuse.UsageError) as caught:
+            run()
+        message = str(caught.value)
+        assert message.startswith("unknown fusion 'qfuse.contracton': did you mean 'qfuse.contraction'? known are ")
+        assert message.endswith(f'({file}:2: {key} = ["qfuse.contracton"])')
+
+
+def test_a_fusion_that_was_taken_out_is_still_known(parse: Parse) -> None:
+    """A target may forbid what a registry does not have any more."""
+    target = qfuse.Target("toy", forbidden={"qfuse.lookup"})
+    registry = qfuse.FusionRegistry.discover().without("qfuse.lookup")
+    assert qfuse.fuse(parse(samples.LINEAR), target, registry).summary["integer_ops"] == 1
+
+
+def test_what_a_target_does_not_use_is_missed_with_its_line(parse: Parse) -> None:
+    """Forbidden, or not among those that it names."""
+    for target, key in (
+        (qfuse.Target("toy", forbidden={"qfuse.requantize"}), "forbidden"),
+        (qfuse.Target("toy", fusions={"qfuse.contraction"}), "fusions"),
+    ):
+        report = qfuse.fuse(parse(samples.LINEAR), target)
+        assert [e["fusion"] for e in report.applied] == ["qfuse.contraction"]
+        assert [e["reason"] for e in report.missed] == [
+            f"target toy does not use fusion qfuse.requantize (field {key})"
+        ]
+
+
+# -- import --------------------------------------------------------------------------------------------------------
+
+LAZY = """
+import importlib.metadata, sys
+
+looked_up = []
+found = importlib.metadata.entry_points
+importlib.metadata.entry_points = lambda **what: (looked_up.append(what), found(**what))[1]
+import qfuse
+loaded = sorted({name.split(".")[0] for name in sys.modules})
+print(looked_up, [name for name in loaded if name in ("torch_mlir", "iree", "mlir", "torch", "networkx")])
+qfuse.Target("toy")
+print(looked_up)
+qfuse.FusionRegistry.discover()
+print(len(looked_up) >= 3)
+"""
+
+
+def test_importing_qfuse_looks_nothing_up() -> None:
+    """No entry point, no MLIR binding, no networkx: these wait until they are used."""
+    done = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[] []", "[]", "True"]
+
+
+# -- exactness -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"epilogue": "fixed-point"}, {"rounding": "magic"}], ids=str)
+def test_the_classes_that_a_fusion_states_are_those_of_its_decisions(options: dict[str, Any], parse: Parse) -> None:
+    """Over a module with every kind of operation; contractions are listed with what they end in."""
+    registry = qfuse.FusionRegistry.discover()
+    report = qfuse.fuse(parse(zoo.text()), registry=registry, **options)
+    seen: set[str] = set()
+    for entry in report.applied:
+        seen.add(entry["fusion"])
+        if entry["fusion"] in ("qfuse.contraction", "qfuse.convolution", "qfuse.sum"):
+            continue
+        stated = registry.fusion(entry["fusion"]).exactness
+        assert re.sub(r"-\d+-", "-n-", entry["exactness"]) in stated, entry
+    assert len(seen) >= 9
+
+
+def test_every_built_in_states_what_it_matches_and_how_exact_it_is() -> None:
+    """For the listing; the nodes are types of their own, not any node."""
+    classes = {"bit-exact", "within-n-lsb", "reassociated"}
+    for fusion in builtin.fusions():
+        assert fusion.exactness, fusion.id
+        assert set(fusion.exactness) <= classes
+        assert Node not in fusion.nodes, fusion.id
