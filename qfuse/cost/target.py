@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from qfuse.cost.limits import KIND_CHECKS, OPERAND_CHECKS, SIZE_CHECKS, Limits, OperandLimits, limit_fusion
@@ -119,6 +120,12 @@ class Target:
             if finding is not None:
                 return f"target {self.name} {finding} ({self.quoted(path)})"
         return None
+
+    @cached_property
+    def is_limited(self) -> bool:
+        """Whether `refuses` can refuse anything."""
+        said = self.storage, self.granularities or None, self.limits or None
+        return type(self) is not Target or said != (None, None, None) or self.asymmetric != frozenset(SIDES)
 
     def accumulator_widths(self, kind: str) -> tuple[int, ...]:
         """Allowed accumulator widths of a kind of operation in bits, narrowest first."""

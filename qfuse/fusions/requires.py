@@ -135,7 +135,7 @@ def allowed(decision: Decision, env: Environment) -> Decision | Refusal | None:
     reason = env.target.refuses_fusion(fusion.id) if fusion.listed or fusion.id in env.target.forbidden else None
     if reason is not None:
         return None if decision.on_demand else Refusal(reason, f"let the target use {fusion.id}")
-    for needs in requirements_of(decision, env):
+    for needs in requirements_of(decision, env) if env.target.is_limited else ():
         reason = env.target.refuses(needs)
         if reason is not None:
             return Refusal(reason, "use another target, or what this one takes")
