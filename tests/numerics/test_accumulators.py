@@ -180,7 +180,7 @@ def test_no_fuse_when_the_accumulator_may_overflow(name: str, bound: int | None,
     (missed,) = fused.report.missed
     found = missed["reason"]
     if bound is not None:
-        assert found == f"the accumulator can reach {bound}, which does not fit i32"
+        assert found == f"the accumulator can reach {bound}, which does not fit i32 (field accumulators)"
     assert found.startswith("the accumulator can reach ")
     assert missed["hint"] == HINT
     assert fused.report.applied == []
@@ -192,6 +192,6 @@ def test_no_split_of_a_prime_reduction() -> None:
     case = linear("prime", 1031, S16, S8, constant=False)
     fused = Batch([case], SPLIT).fused("prime")
     assert [e["reason"] for e in fused.report.missed] == [
-        f"the accumulator can reach {1031 << 22}, which does not fit i32"
+        f"the accumulator can reach {1031 << 22}, which does not fit i32 (field accumulators)"
     ]
     assert fused.after == fused.before

@@ -114,17 +114,17 @@ TARGETS: list[tuple[qfuse.Target, Case, str]] = [
     (
         qfuse.Target("signed", storage=frozenset({"s8"})),
         linear("unsigned", Grid(signed=False, scale=0.02, zero=3), W),
-        "target signed takes storage s8, lhs is u8",
+        "target signed takes storage s8, lhs is u8 (field storage)",
     ),
     (
         qfuse.Target("plain", granularities={"lhs": frozenset({"per-tensor"})}),
         linear("token", Grid(axes=(0,), scale=0.01 + 0.01 * np.arange(M)), W),
-        "target plain takes per-tensor for lhs, it is per-axis(0)",
+        "target plain takes per-tensor for lhs, it is per-axis(0) (field granularities.lhs)",
     ),
     (
         qfuse.Target("symmetric", asymmetric=frozenset({"lhs"})),
         linear("zero_rhs", X, Grid(scale=0.01, zero=5)),
-        "target symmetric takes no zero point on rhs",
+        "target symmetric takes no zero point on rhs (field asymmetric)",
     ),
 ]
 
