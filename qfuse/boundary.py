@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from qfuse._mlir import Bindings, Builder, Operation, Value
+from qfuse._builder import Builder
+from qfuse._mlir import Bindings, Operation, Value
 from qfuse.emit.base import BuildContext
 from qfuse.graph import Existing, Moved, QValue, Refusal, StoredForm
 from qfuse.indexing import as_dim, is_identity

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from qfuse._mlir import Bindings, Builder, Value
+from qfuse._builder import Builder
+from qfuse._mlir import Bindings, Value
 from qfuse.analysis import Analysis
 from qfuse.boundary import Boundary, build_results, expose, plan_boundaries
 from qfuse.cost.options import Options

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from qfuse._mlir import Attribute, Body, Builder, Value
+from qfuse._builder import Body, Builder
+from qfuse._mlir import Attribute, Value
 from qfuse.emit.base import BuildContext
 from qfuse.graph import Array
 from qfuse.indexing import Extents, Index, affine_map, gather, identity

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from qfuse._mlir import Bindings, Builder, Extents, Operation, Type, Value
+from qfuse._builder import Builder
+from qfuse._mlir import Bindings, Extents, Operation, Type, Value
 from qfuse.cost.options import Options
 from qfuse.graph import Decision, Existing, Folded, Made, Moved, QValue, StoredForm
 from qfuse.indexing import Index, as_dim, identity, is_identity

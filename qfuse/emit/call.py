@@ -16,7 +16,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from qfuse._mlir import Attribute, Builder, Operation, Value
+from qfuse._builder import Builder
+from qfuse._mlir import Attribute, Operation, Value
 from qfuse.emit.base import BuildContext
 from qfuse.errors import UsageError
 from qfuse.graph import Array, Environment, Refusal

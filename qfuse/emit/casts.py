@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from qfuse._mlir import Body, Builder, Value
+from qfuse._builder import Body, Builder
+from qfuse._mlir import Value
 from qfuse.cost.options import Options
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from qfuse._mlir import Body, Extents, Value
+from qfuse._builder import Body
+from qfuse._mlir import Extents, Value
 from qfuse.emit.base import BuildContext, dims_in, loops_to_dims, out_extents
 from qfuse.emit.casts import Casts
 from qfuse.emit.epilogue import Operand

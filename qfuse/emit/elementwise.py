@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from qfuse._mlir import Body, Value
+from qfuse._builder import Body
+from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext
 from qfuse.emit.expression import Inputs, resolved, write
 from qfuse.emit.rounding import clamp, round_in_float, round_to_integer

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from qfuse._mlir import Body, Value
+from qfuse._builder import Body
+from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext
 from qfuse.emit.fixed_point import FixedPoint
 from qfuse.graph import Array, QValue

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from qfuse._mlir import Body, Builder, Value
+from qfuse._builder import Body, Builder
+from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext
 from qfuse.emit.contractions import Contractions
 from qfuse.emit.epilogue import Epilogue, Operand, constant_operand, simplify_corrections

@@ -6,7 +6,8 @@ i32 halves, but not every compiler legalizes it. Comparisons are spelled as shif
 
 from __future__ import annotations
 
-from qfuse._mlir import Body, Value
+from qfuse._builder import Body
+from qfuse._mlir import Value
 from qfuse.fixed_point import Multiplier, check_rounding
 
 I64 = "i64"

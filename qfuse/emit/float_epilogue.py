@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from qfuse._mlir import Body, Value
+from qfuse._builder import Body
+from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext, out_extents
 from qfuse.emit.contractions import Accumulators, Contractions
 from qfuse.emit.epilogue import (

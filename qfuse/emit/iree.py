@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from qfuse._mlir import Body, Builder, Value
+from qfuse._builder import Body, Builder
+from qfuse._mlir import Value
 from qfuse.cost.options import Options
 from qfuse.emit.base import BuildContext, dims_in, loops_to_dims
 from qfuse.emit.contractions import Accumulators

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qfuse._mlir import Builder, Value
+from qfuse._builder import Builder
+from qfuse._mlir import Value
 from qfuse.emit.base import out_extents
 from qfuse.emit.spec import PlannedContraction, Side
 from qfuse.indexing import Index, affine_map, as_dim, dims_of_index, identity

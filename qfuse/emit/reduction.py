@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qfuse._mlir import Body, Builder, Extents, Value
+from qfuse._builder import Body, Builder
+from qfuse._mlir import Extents, Value
 from qfuse.emit.base import BuildContext, out_extents
 from qfuse.emit.spec import PlannedPooling
 from qfuse.indexing import Index, affine_map, as_dim, dims_of_index, identity

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qfuse._mlir import Body, Value
+from qfuse._builder import Body
+from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext
 from qfuse.indexing import Index, affine_map, identity
 from qfuse.matchers.nodes import Quantize

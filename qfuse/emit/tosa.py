@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from qfuse._mlir import Builder, Value
+from qfuse._builder import Builder
+from qfuse._mlir import Value
 from qfuse.cost.options import Options
 from qfuse.emit.base import BuildContext
 from qfuse.emit.elementwise import PlannedElementwise, PlannedLookup

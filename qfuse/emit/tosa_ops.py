@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from qfuse._mlir import Attribute, Builder, Type, Value
+from qfuse._builder import Builder
+from qfuse._mlir import Attribute, Type, Value
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import Array
 from qfuse.indexing import Index, as_dim

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qfuse._mlir import nearest_bf16
+from qfuse._elements import nearest_bf16
 from qfuse.matchers.functions import apply
 from qfuse.matchers.scalar import Scalar
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qfuse._mlir import Bindings, nearest_bf16
+from qfuse._elements import nearest_bf16
+from qfuse._mlir import Bindings
 from qfuse.matchers.constants import ConstantReader
 from tests.conftest import Parse
 from tests.matchers.ir import blob, function
