@@ -129,7 +129,7 @@ class Analysis:
         if result in self.floats:
             return True
         decision = self.env.decisions.get(result)
-        if decision is not None and decision.replacement is not None and decision in self._carried_out:
+        if decision is not None and decision.replaces and decision in self._carried_out:
             return True
         return isinstance(self.env.forms.get(result), AccumForm) or self.is_dead(result)
 
@@ -152,7 +152,7 @@ class _Demand:
             decision = env.decisions.get(node.result)
             if decision is None or decision.on_demand:
                 continue
-            if decision.replacement is not None or decision.form is None:
+            if decision.replaces:
                 self._want(decision)
         alive = _Alive(env)
         for node in nodes:
@@ -239,8 +239,7 @@ def _has_float_user(value: Value, env: Environment, alive: _Alive) -> bool:
             continue
         if decision is None:
             return True
-        replaced = decision.replacement is not None or isinstance(decision.form, AccumForm)
-        if not replaced:
+        if not decision.replaces and not isinstance(decision.form, AccumForm):
             return True
     return False
 

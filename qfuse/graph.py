@@ -197,6 +197,11 @@ class Decision:
     on_demand: bool = False
     requires: tuple[Requirements, ...] = ()
 
+    @property
+    def replaces(self) -> bool:
+        """Whether what it builds takes the place of the node's result."""
+        return self.replacement is not None or self.form is None
+
 
 class Environment:
     """What a fusion's `check` may look at: forms so far, constants, the target and the options.

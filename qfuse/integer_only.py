@@ -89,7 +89,7 @@ class _View:
 
     def _replaced(self, result: Value) -> Decision | None:
         decision = self._live.get(result)
-        return decision if decision is not None and decision.replacement is not None else None
+        return decision if decision is not None and decision.replaces else None
 
     def _is_float(self, value: Value) -> bool:
         info = self._found.bindings.tensor_info(value.type)

@@ -231,7 +231,7 @@ def _build(analysis: Analysis, context: BuildContext) -> list[tuple[Value, Value
     for node in analysis.nodes:
         result = node.result
         decision = analysis.env.decisions.get(result)
-        if decision is not None and decision in live and (decision.replacement is not None or decision.form is None):
+        if decision is not None and decision in live and decision.replaces:
             value = context.build(decision)
             with context.at(node.op):
                 value = context.cast(value, result.type)

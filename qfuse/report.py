@@ -308,16 +308,25 @@ def _missed(
         return refusal
     if isinstance(node, Reduction) and decision is not None:
         return Refusal("no quantize reads its result", "quantize the result")
-    if isinstance(node, LayoutNode | Quantize | Dequantize) or decision is not None or node.result in steps:
+    if isinstance(node, LayoutNode | Dequantize) or decision is not None or node.result in steps:
         return None
-    operands = [v for v in node.op.operands if isinstance(env.form(v), StoredForm)]
-    if not operands:
+    if isinstance(node, Quantize):
+        form = env.form(node.input.payload[0]) if node.input.op == "elem" else None
+        fusion = "qfuse.requantize" if isinstance(form, AccumForm) else "qfuse.rescale"
+        return None if form is None else Refusal("no registered fusion takes this quantize", f"enable {fusion}")
+    forms = [f for f in map(env.form, node.op.operands) if f is not None]
+    if not forms:
         return None
+    stored = any(isinstance(f, StoredForm) for f in forms)
     if isinstance(node, Contraction):
+        if not stored:
+            return Refusal("no operand is dequantized", "quantize both operands")
         kind = "convolution" if isinstance(node, Convolution) else "contraction"
         return Refusal(f"no registered fusion takes this {kind}", f"enable qfuse.{kind}")
     what = node.kind if isinstance(node, Opaque) else _described(node)
-    return Refusal(f"no fusion is registered for {what} on dequantized values")
+    if stored:
+        return Refusal(f"no fusion is registered for {what} on dequantized values")
+    return Refusal(f"no fusion is registered for {what} on accumulators", "quantize the operand")
 
 
 def _described(node: Node) -> str:

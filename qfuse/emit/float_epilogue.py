@@ -118,8 +118,8 @@ class FloatEpilogues(Contractions, Moves):
         if planned.blocked is not None:
             accumulators, epilogue = self._sum_blocks(accumulators, epilogue, context)
         extents = out_extents(planned.extents, planned.out_loops[: epilogue.rank])
-        steps = [_with_values(step, context) for step in form.steps]
-        with_steps(epilogue, steps, extents, context.constants.value)
+        with_steps(epilogue, form.steps, extents, context.constants.value)
+        epilogue.steps = [_with_values(step, context) for step in epilogue.steps]
         return accumulators, epilogue
 
     def _sum_blocks(

@@ -165,10 +165,8 @@ def _operand(scalar: Scalar, form: AccumForm, extents: tuple[int | None, ...], e
 
 
 def _of_integers(scalar: Scalar, extents: tuple[int | None, ...], env: Environment) -> Scalar | None:
-    """The operand of a step as an expression of integers that are known at run time only, or None."""
+    """The operand of a step as an expression of stored integers, or None."""
     traced = trace_back(scalar, extents, env)
-    if traced is None or traced.floats or traced.unreadable() is not None:
-        return None
-    if all(env.array(f.q, f.params.storage) is not None for f in traced.forms):
+    if traced is None or not traced.forms or traced.floats or traced.unreadable() is not None:
         return None
     return traced.scalar

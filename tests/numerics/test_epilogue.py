@@ -386,11 +386,8 @@ MOVED = [
 CASES = {c.name: c for c in [*TIES, *SATURATED, *ACTIVATIONS, *INITIAL, *USERS, *TYPES, *CHAINS, *MOVED]}
 
 
-AGAIN = {"integer_bias_behind": "a second run takes the dequantize of the bias into the epilogue"}
-
-
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@pytest.mark.parametrize("name", parameters(CASES, AGAIN))
+@pytest.mark.parametrize("name", parameters(CASES))
 def test_epilogue(name: str, variant: Variant, batches: Batches) -> None:
     """It fuses and the numbers hold, interpreted."""
     batch = batches(CASES, variant)
