@@ -56,7 +56,7 @@ class FloatEpilogues(Contractions, Moves):
     def requantize(self, planned: PlannedRequantize, node: Node, context: BuildContext) -> Value:
         """Accumulators to stored integers, in one generic; layout operations in between follow on integers."""
         form = planned.form
-        accumulators, epilogue = self._epilogue(form, context, stored=True)
+        accumulators, epilogue = self._epilogue(form, context, planned.folds)
         finish_quantize(epilogue, planned.params)
         outs = _outs(node, form)
         value = self._emit(epilogue, form, accumulators, context, outs)
@@ -94,7 +94,7 @@ class FloatEpilogues(Contractions, Moves):
 
     def materialize(self, form: AccumForm, node: Node, context: BuildContext) -> Value:
         """The float value of a form, for users that stay in float."""
-        accumulators, epilogue = self._epilogue(form, context, stored=False)
+        accumulators, epilogue = self._epilogue(form, context, folds=False)
         epilogue.element = form.element
         outs = _outs(node, form)
         value = self._emit(epilogue, form, accumulators, context, outs)
@@ -102,7 +102,7 @@ class FloatEpilogues(Contractions, Moves):
             value = self.move(layout, [value], form.element, None)
         return value
 
-    def _epilogue(self, form: AccumForm, context: BuildContext, stored: bool) -> tuple[Accumulators, Epilogue]:
+    def _epilogue(self, form: AccumForm, context: BuildContext, folds: bool) -> tuple[Accumulators, Epilogue]:
         accumulators: Accumulators = context.build(form.decision)
         planned = accumulators.planned
         rank = len(planned.out_loops)
@@ -113,7 +113,7 @@ class FloatEpilogues(Contractions, Moves):
         if not accumulators.corrected:
             epilogue.corrections = self._corrections(planned, context)
         # A float result keeps its corrections in integers: what is zero then comes out as exactly zero.
-        fold = stored and planned.raw_bound < EXACT_IN_FLOAT and planned.blocked is None
+        fold = folds and planned.raw_bound < EXACT_IN_FLOAT and planned.blocked is None
         simplify_corrections(epilogue, fold)
         if planned.blocked is not None:
             accumulators, epilogue = self._sum_blocks(accumulators, epilogue, context)

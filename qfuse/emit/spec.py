@@ -97,10 +97,12 @@ class PlannedRequantize:
     Attributes:
         form: the accumulators with their steps and layout operations.
         params: of the output, over the accumulators' dimensions.
+        folds: whether constant zero-point corrections join the bias, where they are small enough.
     """
 
     form: AccumForm
     params: QuantParams
+    folds: bool = True
 
 
 @dataclass(eq=False)

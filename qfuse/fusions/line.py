@@ -182,14 +182,14 @@ def _constant_over(operand: StepOperand, extents: Extents, env: Environment) -> 
         return np.full((1,) * len(extents), operand.number, np.float64)
     array = None if operand.value is None else env.reader.constants.read(operand.value)
     if array is None:
-        stored = _stored_constant(operand, env)
+        stored = stored_constant(operand, env)
         if stored is None:
             return None
         array = stored[0] * stored[1]
     return _over_dims(array.astype(np.float64), operand.index, extents)
 
 
-def _stored_constant(operand: StepOperand, env: Environment) -> tuple[Array, Array] | None:
+def stored_constant(operand: StepOperand, env: Environment) -> tuple[Array, Array] | None:
     """`q - zero point` and the scale of a dequantized constant, over its own dimensions, or None."""
     form = None if operand.value is None else env.form(operand.value)
     if not isinstance(form, StoredForm):
@@ -208,7 +208,7 @@ def _stored_constant(operand: StepOperand, env: Environment) -> tuple[Array, Arr
 def _take_integers(line: Line, step: Step, extents: Extents, env: Environment) -> bool:
     """Takes a dequantized constant that is at the accumulators' scale as the integers that it is."""
     operand = step.operand
-    stored = None if operand is None else _stored_constant(operand, env)
+    stored = None if operand is None else stored_constant(operand, env)
     if operand is None or stored is None:
         return False
     whole = _over_dims(stored[0], operand.index, extents)

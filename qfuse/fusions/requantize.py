@@ -11,8 +11,9 @@ from __future__ import annotations
 from qfuse._mlir import Value
 from qfuse.emit.expression import stored_tensors
 from qfuse.emit.fixed_epilogue import PlannedFixedRequantize, PlannedFixedRescale
-from qfuse.emit.spec import PlannedContraction, PlannedRequantize, PlannedRescale
+from qfuse.emit.spec import PlannedRequantize, PlannedRescale
 from qfuse.fusions.base import Fusion
+from qfuse.fusions.distance import float_distance
 from qfuse.fusions.epilogue import trace
 from qfuse.fusions.fixed_point import plan_requantize, plan_rescale
 from qfuse.fusions.requires import of_requantize, of_rescaled
@@ -23,7 +24,6 @@ from qfuse.graph import (
     Made,
     QValue,
     Refusal,
-    Step,
     StoredForm,
 )
 from qfuse.indexing import is_identity
@@ -62,16 +62,16 @@ class FuseRequantize(Fusion):
             params = params.over(form.to_value, own)
         if env.options.epilogue != "float":
             return self._fixed(node, form, params, env)
-        distance = _tie_distance(form, params, env)
-        steps = 1 if distance is None or distance < 0.5 else int(distance) + 1
+        distance = float_distance(form, params, env)
+        steps = 1 if distance.steps is None or distance.steps < 0.5 else int(distance.steps) + 1
         decision = Decision(
             self, node, f"within-{steps}-lsb",
             float_inputs=(*found.float_inputs, *_step_values(form)),
             needs=(form.decision, *_step_integers(form)),
-            payload=PlannedRequantize(form, params),
+            payload=PlannedRequantize(form, params, distance.folds),
         )  # fmt: skip
         decision.replacement = Made(decision)
-        decision.detail = {"result": str(node.params), "tie_distance": distance}
+        decision.detail = {"result": str(node.params), "tie_distance": distance.steps}
         decision.requires = (of_requantize(form, node.params, env),)
         return decision
 
@@ -92,58 +92,6 @@ class FuseRequantize(Fusion):
         if isinstance(decision.payload, PlannedFixedRequantize):
             return context.emitter.requantize_fixed(decision.payload, decision.node, context)  # type: ignore[attr-defined]
         return context.emitter.requantize(decision.payload, decision.node, context)  # type: ignore[attr-defined]
-
-
-def _tie_distance(form: AccumForm, params: QuantParams, env: Environment) -> float | None:
-    """How far the f32 arithmetic can be from the real value, in output steps; None when not known before run time.
-
-    The accumulators are converted (one rounding), multiplied by a rounded factor (two), added to a rounded bias (two):
-    each rounds by at most 2^-24 of the largest magnitude that occurs.
-    """
-    planned: PlannedContraction = form.decision.payload
-    if form.element == "f64":
-        return 0.0
-    lhs, rhs, out = (p.scale.span for p in (planned.lhs.params, planned.rhs.params, params))
-    if lhs is None or rhs is None or out is None:
-        return None
-    least = out[0]
-    product = max(planned.bound, planned.raw_bound) / least * lhs[1] * rhs[1]
-    bias, added = 0.0, 0
-    for step in form.steps:
-        if step.kind in ("max", "min", "neg"):
-            continue
-        constant = _constant_of(step, env)
-        if constant is None:
-            constant, added = _greatest(step, env), added + 1
-        if step.kind not in ("add", "sub", "rsub") or constant is None:
-            return None
-        bias += constant / least
-    blocks = 1 if planned.blocked is None else 1 + (planned.extents[-1] or 1)
-    # Each addition that is not part of the bias rounds once more what is there.
-    return float(f"{2.0**-24 * ((5 + added) * product * blocks + (3 + added) * bias):.3g}")
-
-
-def _greatest(step: Step, env: Environment) -> float | None:
-    """Greatest magnitude of a step's operand that is read as integers, or None."""
-    form = None if step.operand is None or step.operand.value is None else env.form(step.operand.value)
-    if step.operand is None or step.operand.scalar is None or not isinstance(form, StoredForm):
-        return None
-    scale, zero = form.params.scale.data, form.params.zero_point.data
-    if scale is None or zero is None or not scale.size or not zero.size:
-        return None
-    farthest = max(abs(form.low - int(zero.max())), abs(form.high - int(zero.min())), abs(form.high), abs(form.low))
-    return float(scale.max()) * farthest
-
-
-def _constant_of(step: Step, env: Environment) -> float | None:
-    """Greatest magnitude of a step's constant operand, or None."""
-    operand = step.operand
-    if operand is None:
-        return None
-    if operand.number is not None:
-        return abs(operand.number)
-    array = None if operand.value is None else env.reader.constants.read(operand.value)
-    return None if array is None or not array.size else float(abs(array).max())
 
 
 def _step_values(form: AccumForm) -> tuple[Value, ...]:
