@@ -209,7 +209,7 @@ def main() -> int:
     """Measure N and 2N; the exit code tells whether both needs are met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--ops", type=int, default=50_000, help="operations of the smaller module")
-    parser.add_argument("--dimension", type=int, default=32, help="weights are square, of this size")
+    parser.add_argument("--dimension", type=int, default=512, help="weights are square, of this size")
     parser.add_argument("--target", default="linalg", help="qfuse's target (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=3, help="runs per size (default: %(default)s)")
     parser.add_argument("--profile", action="store_true", help="profile one fuse() instead")
