@@ -75,6 +75,8 @@ class Analysis:
         for fusion in registry.for_node(node):
             outcome = self._outcome(fusion, node)
             if isinstance(outcome, Decision):
+                if isinstance(node, Quantize) and node.repaired and self.env.vocabulary.repairs:
+                    outcome.detail["repaired"] = True
                 if declined:
                     outcome.detail["declined"] = declined
                 self.env.decisions[node.result] = outcome
@@ -206,7 +208,7 @@ class _Alive:
         self._env = env
         self._known: dict[Value, bool] = {}
         for decision in env.decisions.values():
-            replaces = decision.replacement is not None and not decision.on_demand
+            replaces = decision.replaces and not decision.on_demand
             floats = () if replaces else decision.float_inputs
             self._known.update((v, True) for v in _values_read(decision) if v not in floats)
 
@@ -222,7 +224,7 @@ class _Alive:
         if not len(user.results):
             return True
         decision = self._env.decisions.get(user.results[0])
-        if decision is not None and decision.replacement is not None and not decision.on_demand:
+        if decision is not None and decision.replaces and not decision.on_demand:
             return False  # what it reads is known to be read
         return any(self.is_read(r) for r in user.results)
 

@@ -16,6 +16,7 @@ from qfuse.fusions.epilogue import ExtendCast, ExtendEpilogue
 from qfuse.fusions.layout import MoveLayout
 from qfuse.fusions.lookup import FuseLookup
 from qfuse.fusions.reduction import FuseMaximum, FuseSum
+from qfuse.fusions.repair import RepairDequantize, RepairQuantize
 from qfuse.fusions.requantize import FuseRequantize, FuseRescale
 from qfuse.fusions.respell import RespellQuantize
 
@@ -39,6 +40,8 @@ def fusions() -> list[Fusion]:
         FuseLookup(),
         FoldQuantize(),
         RespellQuantize(),
+        RepairQuantize(),
+        RepairDequantize(),
         *affine_fusions(),
     ]
 

@@ -8,7 +8,7 @@ from typing import Any
 from qfuse._mlir import Bindings, Operation, Value
 from qfuse.graph import Decision, Refusal
 from qfuse.matchers.nodes import Dequantize, Node, Quantize
-from qfuse.report import Findings, Report
+from qfuse.report import Findings, Report, quantize_steps
 
 
 def name_float_operations(report: Report, found: Findings, root: Operation) -> None:
@@ -44,11 +44,14 @@ class _View:
         self._found = found
         self._nodes: Mapping[Value, Node] = {n.result: n for n in found.nodes}
         self._live = {d.node.result: d for d in found.live}
+        self._steps = quantize_steps(found.env, found.nodes)
 
     def is_left(self, op: Operation) -> bool:
         """Whether an operation computes on floats, and is no quantize or dequantize."""
         result = _result(op)
         if result is None or self._replaced(result) is not None or result in self._found.floats:
+            return False
+        if result in self._steps:
             return False
         if isinstance(self._nodes.get(result), Quantize | Dequantize) or self._found.is_dead(result):
             return False

@@ -189,7 +189,7 @@ def _fuse(
         analysis.recognizer.constants,
     )
     try:
-        replacements = _build(analysis, context)
+        replacements = _build(analysis, context, boundaries)
         results = build_results(boundaries, context)
         _verify(analysis, context)
     except BaseException:
@@ -225,8 +225,9 @@ def _verify(analysis: Analysis, context: BuildContext) -> None:
         analysis.bindings.verify(analysis.root)
 
 
-def _build(analysis: Analysis, context: BuildContext) -> list[tuple[Value, Value]]:
+def _build(analysis: Analysis, context: BuildContext, boundaries: list[Boundary]) -> list[tuple[Value, Value]]:
     replacements: list[tuple[Value, Value]] = []
+    dropped = {v for b in boundaries for _, values in b.arguments.values() for v in values}
     live = set(analysis.live)
     for node in analysis.nodes:
         result = node.result
@@ -236,7 +237,8 @@ def _build(analysis: Analysis, context: BuildContext) -> list[tuple[Value, Value
             with context.at(node.op):
                 value = context.cast(value, result.type)
             _same_type(result, value, decision)
-            context.replaced[result] = value
+            if result not in dropped:
+                context.replaced[result] = value
             replacements.append((result, value))
         form = analysis.floats.get(result)
         if form is not None:

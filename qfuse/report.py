@@ -170,7 +170,7 @@ def collect(report: Report, found: Findings) -> None:
     live, floats, functions = found.live, found.floats, found.functions
     carried_out = set(live)
     inside = {o.results[0] for n in nodes if isinstance(n, Contraction) for o in n.through if _has_one_user(o)}
-    steps = _quantize_steps(env, nodes)
+    steps = quantize_steps(env, nodes)
     counted: list[tuple[Node, bool]] = []
     left = _left_with_their_root(found)
     report.quantization_found = False
@@ -276,7 +276,7 @@ def _left_with_their_root(found: Findings) -> set[Value]:
     return left
 
 
-def _quantize_steps(env: Environment, nodes: Sequence[Node]) -> set[Value]:
+def quantize_steps(env: Environment, nodes: Sequence[Node]) -> set[Value]:
     """Results of operations that are steps of a quantize spelled as several operations."""
     steps: set[Value] = set()
     for node in nodes:
@@ -287,11 +287,15 @@ def _quantize_steps(env: Environment, nodes: Sequence[Node]) -> set[Value]:
         while pending:
             for value in pending.pop().operands:
                 owner = getattr(value.owner, "operation", None)
-                if value == end or owner is None or owner.name != "linalg.generic" or value in steps:
+                if value == end or owner is None or value in steps or not _computes(owner):
                     continue
                 steps.add(value)
                 pending.append(owner)
     return steps
+
+
+def _computes(op: Operation) -> bool:
+    return op.name == "linalg.generic" or (op.name.startswith("tosa.") and not op.name.startswith("tosa.const"))
 
 
 def _missed(

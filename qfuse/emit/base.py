@@ -58,7 +58,7 @@ class BuildContext:
     def q(self, q: QValue) -> Value:
         """The SSA value of an integer tensor."""
         if isinstance(q, Existing) and q.cast is None:
-            return q.value
+            return self.replaced.get(q.value, q.value)
         found = self._tensors.get(q)
         if found is None:
             found = self._tensors[q] = self._make(q)

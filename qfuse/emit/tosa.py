@@ -22,17 +22,18 @@ from qfuse.emit.base import BuildContext
 from qfuse.emit.elementwise import PlannedElementwise, PlannedLookup
 from qfuse.emit.fixed_epilogue import FixedAddend, FixedScale, PlannedFixedRequantize, PlannedFixedRescale
 from qfuse.emit.spec import PlannedContraction, PlannedPooling
-from qfuse.emit.tosa_contraction import Sums, flip, over_dims, pad_by, reduce_sum
+from qfuse.emit.tosa_contraction import Sums, over_dims, pad_by, reduce_sum
 from qfuse.emit.tosa_expression import TosaExpression
 from qfuse.emit.tosa_ops import TosaOps
 from qfuse.emit.tosa_supports import accumulator_of, multiplier_bits_of, refuse
+from qfuse.emit.tosa_unsigned import flip, unflip, unflipped
 from qfuse.emit.vocabulary import Vocabulary
 from qfuse.fixed_point import Multiplier
-from qfuse.graph import AccumForm, Array, Decision, Environment, Refusal, Step
+from qfuse.graph import AccumForm, Array, Decision, Environment, Refusal, Step, StoredForm
 from qfuse.indexing import Index
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Node
-from qfuse.qparams import Param, StorageType
+from qfuse.qparams import Param, StorageType, broadcast_to_dims
 
 _STEPS = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
 
@@ -43,6 +44,7 @@ class TosaEmitter(Vocabulary):
     dialect = "tosa"
     epilogues = ("fixed-point", "power-of-two")
     scalings = ("single", "double", "inexact")
+    repairs = True
 
     def __init__(self, builder: Builder, options: Options) -> None:
         """An emitter that creates operations with `builder`."""
@@ -82,13 +84,15 @@ class TosaEmitter(Vocabulary):
 
     def pool(self, planned: PlannedPooling, context: BuildContext) -> Value:
         """The maximum or minimum of stored integers: the same operation on integers."""
-        value = context.stored(planned.form)
-        op = planned.node.op
-        element = planned.storage.mlir
+        value, storage = context.stored(planned.form), planned.storage
+        unsigned = not storage.signed
+        if unsigned:
+            value, storage = flip(self.ops, value), StorageType(storage.bits, True)
         if planned.pad is not None:
-            least, greatest = planned.storage.min, planned.storage.max
-            value = self.move(planned.pad, [value], element, least if planned.node.kind == "max" else greatest)
-        return self._repeated(op, [value], element)
+            fill = storage.min if planned.node.kind == "max" else storage.max
+            value = self.move(planned.pad, [value], storage.mlir, fill)
+        value = self._repeated(planned.node.op, [value], storage.mlir)
+        return unflip(self.ops, value) if unsigned else value
 
     # -- epilogues ---------------------------------------------------------------------------------------------
 
@@ -198,22 +202,53 @@ class TosaEmitter(Vocabulary):
 
     def elementwise(self, planned: PlannedElementwise, context: BuildContext) -> Value:
         """An expression of stored integers."""
-        value = TosaExpression(self.ops, planned.extents, context).result(planned.scalar)
+        unsigned = not planned.node.params.storage.signed
+        value = TosaExpression(self.ops, planned.extents, context, unsigned).result(planned.scalar)
         return self._moved(value, planned.moves, planned.node.params.storage.mlir)
 
     def lookup(self, planned: PlannedLookup, context: BuildContext) -> Value:
         """A function of one stored integer, as `tosa.table`."""
         value = TosaExpression(self.ops, planned.extents, context).result(planned.stored)
-        held = np.asarray(planned.table).astype(np.int64)
-        # Entries are by the bits of the integer; TOSA's begin with the least one.
-        entries = self.ops.constant(np.roll(held, 128), "i8")
-        value = self.ops.elementwise("tosa.table", [value], "i8", extra=[entries])
+        held, unsigned = np.asarray(planned.table).astype(np.int64), not planned.node.params.storage.signed
+        if unsigned:
+            held = (held & 255) - 128
+        # Entries are by the bits of the integer; TOSA's begin with the least signed one.
+        signed = unflipped(self.ops, value)
+        entries = self.ops.constant(np.roll(held, 128) if signed is None else held, "i8")
+        value = self.ops.elementwise("tosa.table", [value if signed is None else signed], "i8", extra=[entries])
+        value = unflip(self.ops, value) if unsigned else value
         return self._moved(value, planned.moves, planned.node.params.storage.mlir)
 
     def _moved(self, value: Value, moves: Sequence[Layout], element: str) -> Value:
         for layout in moves:
             value = self.move(layout, [value], element, None)
         return value
+
+    # -- unsigned storage at the boundary ----------------------------------------------------------------------
+
+    def repaired_quantize(self, source: Value, context: BuildContext) -> Value:
+        """Clamped whole floats in [0, 255] as unsigned bytes."""
+        rank, element = len(self.ops.shape(source)), self.ops.element(source)
+        value = self.ops.binary("sub", source, self.ops.number(128.0, rank, element))
+        return unflip(self.ops, self.ops.cast(value, "i8"))
+
+    def repaired_dequantize(self, form: StoredForm, context: BuildContext) -> Value:
+        """The float value of unsigned bytes."""
+        ops, params = self.ops, form.params
+        rank = len(params.extents)
+        value = ops.cast(flip(ops, self.copy(context.q(form.q), form.index, params.extents)), "i32")
+        if params.zero_point.data is None:
+            value = ops.binary("add", value, ops.number(128, rank, "i32"))
+        value = ops.binary("sub", value, self._parameter(params.zero_point, rank, "i32", -128))
+        return ops.binary("mul", ops.cast(value, "f32"), self._parameter(params.scale, rank, "f32"))
+
+    def _parameter(self, param: Param, rank: int, element: str, plus: int = 0) -> Value:
+        """A scale or zero point over `rank` dimensions; a constant with `plus` added."""
+        if param.data is None:
+            return self.ops.aligned(self.ops.cast(param.value, element), param.index, rank)
+        held = broadcast_to_dims(param, list(range(rank)))
+        assert held is not None
+        return self.ops.constant(held + plus if plus else held, element)
 
     # -- floats ------------------------------------------------------------------------------------------------
 
@@ -328,11 +363,6 @@ def fits_operand(storage: StorageType, zero: int) -> bool:
     if storage.bits == 8:
         return storage.min <= zero <= storage.max
     return zero == 0 and storage.bits in (16, 32) and storage.signed
-
-
-def unflip(ops: TosaOps, value: Value) -> Value:
-    """Signed bytes as unsigned ones, 128 more."""
-    return ops.rescale(value, Multiplier.of(1.0, 0), "single", "i8", -128, 0, (False, True))
 
 
 def _uniform(array: Array) -> int | None:

@@ -18,7 +18,7 @@ from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext, loops_to_dims, out_extents
 from qfuse.emit.spec import PlannedContraction, Side
 from qfuse.emit.tosa_ops import TosaOps
-from qfuse.fixed_point import Multiplier
+from qfuse.emit.tosa_unsigned import flip
 from qfuse.graph import Array
 from qfuse.indexing import Index, as_dim, compose, dims_of_index, gather
 from qfuse.matchers.nodes import Convolution, Reduction
@@ -392,13 +392,8 @@ def pad_by(ops: TosaOps, value: Value, amounts: Sequence[int], number: int) -> V
     return ops.builder.create("tosa.pad", [ops.builder.tensor(shape, element)], operands).results[0]
 
 
-def flip(ops: TosaOps, value: Value) -> Value:
-    """Unsigned bytes as signed ones, 128 less."""
-    return ops.rescale(value, Multiplier.of(1.0, 0), "single", "i8", 0, -128, (True, False))
-
-
 def _attributes(op: Any, *left_out: str) -> dict[str, Any]:
     return {name: op.attributes[name] for name in op.attributes if name not in left_out}
 
 
-__all__ = ["CONVOLUTIONS", "Operand", "Sums", "flip", "is_matmul", "is_pointwise", "operand_of", "over_dims", "pad_by"]
+__all__ = ["CONVOLUTIONS", "Operand", "Sums", "is_matmul", "is_pointwise", "operand_of", "over_dims", "pad_by"]

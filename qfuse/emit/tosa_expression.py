@@ -11,8 +11,8 @@ import numpy as np
 from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext
 from qfuse.emit.expression import nodes
-from qfuse.emit.tosa_contraction import flip
 from qfuse.emit.tosa_ops import TosaOps
+from qfuse.emit.tosa_unsigned import flip, unflip
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import Array
 from qfuse.indexing import Extents, Index
@@ -44,8 +44,9 @@ def numbers_of(scalar: Scalar, rank: int) -> Array | None:
 class TosaExpression:
     """The tensors of one expression's nodes, over dimensions of `extents`."""
 
-    def __init__(self, ops: TosaOps, extents: Extents, context: BuildContext) -> None:
-        """Writes nothing yet."""
+    def __init__(self, ops: TosaOps, extents: Extents, context: BuildContext, unsigned: bool = False) -> None:
+        """Writes nothing yet; with `unsigned` bytes are narrowed to unsigned ones."""
+        self._unsigned_result = unsigned
         self._ops = ops
         self._rank = len(extents)
         self._extents = extents
@@ -123,6 +124,8 @@ class TosaExpression:
         inner, zero = scalar, 0
         if inner.op == "subi" and inner.args[1].op == "const":
             inner, zero = inner.args[0], int(inner.args[1].payload)
+        if inner.op == "extui" and inner.args[0].op == "stored" and 0 <= zero <= 255:
+            return flip(self._ops, self.value(inner.args[0])), zero - 128
         if inner.op == "extsi" and inner.args[0].op == "stored" and inner.args[0].type == "i8" and -128 <= zero <= 127:
             return self.value(inner.args[0]), zero
         return self.value(scalar), 0
@@ -130,7 +133,8 @@ class TosaExpression:
     def _narrowed(self, scalar: Scalar) -> Value:
         """`trunci(clamp(x + zero point))`, whose clamp is within the type."""
         ops, element = self._ops, _element(scalar.type)
-        x, low, high = scalar.args[0], *_range(element)
+        shift = 128 if self._unsigned_result and element == "i8" else 0
+        x, low, high = scalar.args[0], *(n + shift for n in _range(element))
         while x.op in ("maxsi", "minsi") and x.args[1].op == "const":
             bound = int(x.args[1].payload)
             low, high = (max(low, bound), high) if x.op == "maxsi" else (low, min(high, bound))
@@ -138,9 +142,15 @@ class TosaExpression:
         inner, zero = x, 0
         if x.op == "addi" and x.args[1].op == "const":
             inner, zero = x.args[0], int(x.args[1].payload)
+        zero, low, high = zero - shift, low - shift, high - shift
         if inner.op == "rescale" and element == "i8" and -128 <= zero <= 127:
-            return ops.clamp(self._rescale(inner, element, zero), low, high)
-        return ops.cast(ops.clamp(self.value(x), low, high), element)
+            result = ops.clamp(self._rescale(inner, element, zero), low, high)
+            return unflip(ops, result) if shift else result
+        value = self.value(x)
+        if shift:
+            value = ops.binary("sub", value, ops.number(shift, self._rank, "i32"))
+        result = ops.cast(ops.clamp(value, low, high), element)
+        return unflip(ops, result) if shift else result
 
 
 def _range(element: str) -> tuple[int, int]:

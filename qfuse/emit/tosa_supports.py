@@ -115,7 +115,7 @@ def _index(index: Index) -> Iterator[str]:
 
 
 def _storage(what: str, storage: StorageType) -> Iterator[str]:
-    if storage.bits not in (8, 16, 32) or not storage.signed:
+    if storage.bits not in (8, 16, 32) or (not storage.signed and storage.bits != 8):
         yield f"{what} is {storage}"
 
 
@@ -150,7 +150,7 @@ def _contraction(planned: PlannedContraction) -> Iterator[str]:
         if side.storage.bits not in (8, 16) and not (side.array is not None and side.storage.bits < 8):
             yield f"{name} is {side.storage}, products are of 8 and 16 bits"
             return
-        if not side.storage.signed:
+        if not side.storage.signed and side.storage.bits != 8:
             yield f"{name} is {side.storage}"
             return
         yield from _scales(planned, side)
@@ -273,7 +273,7 @@ def _multiplier(multiplier: Multiplier, bits: int) -> Iterator[str]:
 def _pooling(planned: PlannedPooling) -> Iterator[str]:
     name, storage = planned.node.op.name, planned.storage
     widths = (8, 16) if name == "tosa.max_pool2d" else (8, 16, 32)
-    if name not in _POOLED or not storage.signed or storage.bits not in widths:
+    if name not in _POOLED or storage.bits not in widths or (not storage.signed and storage.bits != 8):
         yield f"{name} of {storage}"
     yield from _index(planned.form.index)
 
@@ -282,7 +282,7 @@ def _lookup(planned: PlannedLookup, env: Environment) -> Iterator[str]:
     params = planned.node.params
     if planned.between is not None or planned.table.size != 256 or planned.stored.type != "i8":
         yield "a table of 16 bits"
-    if not params.storage.signed or params.storage.bits != 8:
+    if params.storage.bits != 8:
         yield f"a table of {params.storage}"
     yield from _expression(planned.stored, env, planned.extents)
     for layout in planned.moves:
@@ -292,8 +292,6 @@ def _lookup(planned: PlannedLookup, env: Environment) -> Iterator[str]:
 def _elementwise(planned: PlannedElementwise, env: Environment) -> Iterator[str]:
     params = planned.node.params
     yield from _storage("the result", params.storage)
-    if not params.storage.signed:
-        yield f"the result is {params.storage}"
     yield from _expression(planned.scalar, env, planned.extents)
     for layout in planned.moves:
         yield from _move(layout, env)

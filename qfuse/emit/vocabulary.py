@@ -17,11 +17,13 @@ class Vocabulary:
         dialect: prefix of the operations that are rewritten and written.
         epilogues: values of the option of that name that can be written.
         scalings: values of the option `scaling` that can be written.
+        repairs: whether unsigned storage that the dialect takes for signed is written as it was meant.
     """
 
     dialect: str = "linalg"
     epilogues: tuple[str, ...] = EPILOGUES
     scalings: tuple[str, ...] = ROUNDINGS
+    repairs: bool = False
 
     @classmethod
     def supports(cls, decision: Decision, env: Environment) -> Refusal | None:

@@ -85,7 +85,7 @@ class FoldQuantize(Fusion):
         """Applies when every leaf of the spelled expression is constant and can be read."""
         assert isinstance(node, Quantize)
         extents = node.params.extents
-        if None in extents or node.input.op != "elem":
+        if None in extents or node.input.op != "elem" or node.repaired:
             return None
         source = node.input.payload[0]
         if env.reader.constants.read(source) is None:

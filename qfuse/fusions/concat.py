@@ -16,7 +16,7 @@ from qfuse._mlir import Value
 from qfuse.emit.elementwise import PlannedElementwise
 from qfuse.emit.expression import nodes, rebuilt, stored_tensors
 from qfuse.fusions.base import Fusion
-from qfuse.fusions.elementwise import spelled
+from qfuse.fusions.elementwise import meant, spelled
 from qfuse.fusions.expression import Traced, trace_back
 from qfuse.fusions.fixed_elementwise import plan_fixed
 from qfuse.fusions.requires import of_rescaled
@@ -128,6 +128,8 @@ def _concat(node: Quantize, env: Environment) -> Layout | None:
 def _branches(node: Quantize, layout: Layout, env: Environment) -> list[Traced | None]:
     """The quantize applied to each branch, back to stored integers."""
     scalar = spelled(node, env)
+    if not any(n.op == "elem" and n.payload == node.input.payload for n in nodes(scalar)):
+        scalar = meant(node)  # spelled as several operations
     return [_branch(node, scalar, source, env) for source in layout.sources]
 
 

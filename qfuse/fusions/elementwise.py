@@ -179,10 +179,13 @@ def find_root(node: Quantize, env: Environment) -> Root | None:
 
 
 def spelled(node: Quantize, env: Environment) -> Scalar:
-    """The stored result of a quantize as arithmetic: its own, or that of its parameters where it has no body."""
-    body = env.reader.of(node.result)
-    if body is not None:
-        return plain(body)
+    """The stored result of a quantize as arithmetic: its own, or that of its parameters where none can be repeated."""
+    body = None if node.repaired else env.reader.of(node.result)
+    return meant(node) if body is None else plain(body)
+
+
+def meant(node: Quantize) -> Scalar:
+    """The stored result of a quantize as arithmetic with its parameters."""
     params, x = node.params, node.input
     type_ = x.type
     x = Scalar("round", type_, (Scalar("div", type_, (x, parameter(params.scale, type_))),))

@@ -124,7 +124,7 @@ class FuseRescale(Fusion):
     def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
         """Refuses what is not spelled as one subtraction, product, division and rounding."""
         assert isinstance(node, Quantize)
-        if node.input.op != "elem" or not node.op.name.startswith("linalg."):
+        if node.input.op != "elem" or not node.op.name.startswith(("linalg.", "tosa.")):
             return None
         value, index = node.input.payload
         form = env.form(value)
