@@ -121,8 +121,13 @@ def _function_line(name: str, facts: Mapping[str, int | None]) -> str:
 
 def _facts(entry: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     for key, value in entry.items():
-        if key not in ("fusion", "op", "location", "function", "macs"):
+        if key == "repaired":
+            yield key, _REPAIRED
+        elif key not in ("fusion", "op", "location", "function", "macs"):
             yield key, value
+
+
+_REPAIRED = "(unsigned storage was taken for signed, so results differ from the unfused module's)"
 
 
 def applied_entry(bindings: Bindings, decision: Decision, function: str) -> dict[str, Any]:
@@ -180,7 +185,7 @@ def collect(report: Report, found: Findings) -> None:
             report.quantization_found = True
         function = functions[node.result]
         if decision is not None and decision in carried_out:
-            if decision.fusion.listed:
+            if _is_listed(decision, found):
                 report.applied.append(applied_entry(bindings, decision, function))
             if isinstance(node, Contraction | Reduction) or decision.fusion.counted:
                 counted.append((node, True))
@@ -203,7 +208,7 @@ def collect(report: Report, found: Findings) -> None:
         if reason is not None and (isinstance(node, Contradiction) or not found.is_dead(node.result)):
             place = _place(bindings, node, function)
             report.missed.append({**place, "reason": reason.reason, "hint": reason.hint})
-    _results(report, env, live, floats)
+    _results(report, live, [d for d in live if _is_listed(d, found)], floats)
     done = [n for n, integer in counted if integer]
     report.functions = _macs_by_function(nodes, {id(n) for n in done}, functions)
     every = [macs(n) for n, _ in counted if isinstance(n, Contraction)]
@@ -232,7 +237,21 @@ def _macs_by_function(
     return found
 
 
-def _results(report: Report, env: Environment, live: Sequence[Decision], floats: Mapping[Value, AccumForm]) -> None:
+def _is_listed(decision: Decision, found: Findings) -> bool:
+    """Whether a decision has an entry of its own; not where a dequantize is a step of another."""
+    node = decision.node
+    if not decision.fusion.listed or not isinstance(node, Dequantize):
+        return decision.fusion.listed
+    readers = [u.owner.operation.results for u in node.result.uses]
+    outer = [found.env.decisions.get(r[0]) if len(r) else None for r in readers]
+    return not outer or any(
+        d is None or not isinstance(d.node, Dequantize) or d.node.storage != node.storage for d in outer
+    )
+
+
+def _results(
+    report: Report, live: Sequence[Decision], listed: Sequence[Decision], floats: Mapping[Value, AccumForm]
+) -> None:
     """Says of each applied contraction what it ends in: stored integers, float values or both."""
     ends: dict[int, set[str]] = {}
     classes: dict[int, set[str]] = {}
@@ -244,7 +263,6 @@ def _results(report: Report, env: Environment, live: Sequence[Decision], floats:
     for form in floats.values():
         ends.setdefault(id(form.decision), set()).add(form.element)
         classes.setdefault(id(form.decision), set()).add(form.decision.exactness)
-    listed = [d for d in live if d.fusion.listed]
     for decision, entry in zip(listed, report.applied, strict=True):
         if id(decision) in ends:
             entry["result"] = " and ".join(sorted(ends[id(decision)]))

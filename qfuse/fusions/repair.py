@@ -60,6 +60,7 @@ class RepairDequantize(ReadDequantize):
     id = "qfuse.repair-dequantize"
     nodes = (Dequantize,)
     benefit = 1001
+    listed = True
     exactness = ("bit-exact",)
     doc = "a dequantize of uint8 that TOSA reads as signed is written as it was meant"
 
@@ -77,6 +78,7 @@ class RepairDequantize(ReadDequantize):
         if node.params.expressed == "f32" and isinstance(decision.form.q, Existing):
             decision.replacement = Made(decision)
             decision.needs = (decision.form.q,)
+        decision.detail = {"input": str(node.params), "repaired": True}
         return decision
 
     def build(self, decision: Decision, context: Any) -> Any:
