@@ -14,6 +14,7 @@ import numpy as np
 
 from qfuse._mlir import Bindings, Operation, Value
 from qfuse.indexing import Extents, Index, compose, gather, identity
+from qfuse.matchers.intervals import interval_of, of_type
 from qfuse.matchers.layout import Layout, is_integer_barrier
 from qfuse.matchers.nodes import Node, Quantize
 from qfuse.matchers.reader import ScalarReader
@@ -255,11 +256,33 @@ class Environment:
         return found
 
     def range_of(self, value: Value, storage: StorageType) -> tuple[int, int]:
-        """Least and greatest integer that `value` can hold: its producer's clamp, or its type's range."""
+        """Least and greatest integer that `value` can hold.
+
+        The clamp of the quantize it comes from, bounds of integer arithmetic, or the range of its type.
+        """
+        return interval_of(value, storage.bits, storage.signed, self.reader, self._quantized_range)
+
+    def _quantized_range(self, value: Value, bits: int, signed: bool) -> tuple[int, int] | None:
         producer = self.quantize(value)
-        if producer is None or producer.params.storage != storage:
-            return storage.min, storage.max
+        if producer is None:
+            return None
+        storage = producer.params.storage
+        if (storage.bits, storage.signed) != (bits, signed):
+            return of_type(bits, signed)
         return producer.params.quant_min, producer.params.quant_max
+
+    def stored_range(self, q: QValue, storage: StorageType) -> tuple[int, int]:
+        """Least and greatest stored integer of a form's tensor."""
+        array = self.array(q, storage)
+        if array is not None and array.size:
+            return int(array.min()), int(array.max())
+        if isinstance(q, Existing) and q.cast is None:
+            return self.range_of(q.value, storage)
+        if isinstance(q, Moved) and (q.fill is None or isinstance(q.fill, int)):
+            ends = [self.stored_range(inner, q.storage) for inner, _ in q.inputs]
+            ends += [] if q.fill is None else [(q.fill, q.fill)]
+            return min(low for low, _ in ends), max(high for _, high in ends)
+        return storage.min, storage.max
 
     def array(self, q: QValue, storage: StorageType) -> Array | None:
         """Constant values of an integer tensor, unsigned storage read as such, or None."""

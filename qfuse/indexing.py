@@ -352,8 +352,12 @@ def gather(array: np.ndarray[Any, Any], index: Index, extents: Sequence[int]) ->
         return array
     if index == identity(len(extents)):
         return array
-    grid = np.ogrid[tuple(slice(0, n) for n in extents)]
-    return array[tuple(_evaluate_linear(e, grid) for e in index)]
+    return array[tuple(positions(e, extents) for e in index)]
+
+
+def positions(expr: Linear, extents: Sequence[int]) -> Any:
+    """What an index expression is at each place of the box, as an array that broadcasts to it."""
+    return _evaluate_linear(expr, np.ogrid[tuple(slice(0, n) for n in extents)])
 
 
 def _evaluate_linear(expr: Linear, grid: Sequence[np.ndarray[Any, Any]]) -> Any:

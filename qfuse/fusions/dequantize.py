@@ -45,9 +45,10 @@ class ReadDequantize(Fusion):
         params = node.params
         if (low, high) != (params.quant_min, params.quant_max):
             params = replace(params, quant_min=low, quant_max=high)
-        form = StoredForm(
-            Existing(node.storage, node.storage_cast), node.index, params, low, high,
-        )  # fmt: skip
+        if producer is None and node.storage_cast is None:
+            made = env.range_of(node.storage, storage)
+            low, high = max(low, made[0]), min(high, made[1])
+        form = StoredForm(Existing(node.storage, node.storage_cast), node.index, params, low, high)
         return Decision(self, node, "bit-exact", form=form)
 
     def build(self, decision: Decision, context: object) -> object:

@@ -130,6 +130,9 @@ def _constant_span(step: Step, env: Environment) -> tuple[float, float] | None:
         return None
     if operand.number is not None:
         return abs(operand.number), abs(operand.number)
+    if operand.scalar is not None and operand.scalar.op == "array":
+        magnitudes = np.abs(operand.scalar.payload[0].astype(np.float64))
+        return float(magnitudes.min()), float(magnitudes.max())
     array = None if operand.value is None else env.reader.constants.read(operand.value)
     if array is None:
         stored = stored_constant(operand, env)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from qfuse._mlir import Value
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.expression import trace_back
@@ -19,11 +21,13 @@ from qfuse.graph import (
     StepOperand,
     StoredForm,
 )
-from qfuse.indexing import compose, is_identity
+from qfuse.indexing import Extents, compose, identity, is_identity
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Elementwise, Node
 from qfuse.matchers.scalar import Scalar, leaves, substitute_index
 
+#: Elements of a constant that is computed in a body.
+_MOST_CONSTANTS = 1 << 16
 _BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "max": "max", "min": "min"}
 
 
@@ -157,11 +161,29 @@ def _operand(scalar: Scalar, form: AccumForm, extents: tuple[int | None, ...], e
         return None
     own = env.bindings.extents(form.decision.node.result.type)
     scalar = substitute_index(scalar, form.to_value, own)
+    constant = None if scalar.op == "elem" else _constant(scalar, own, env)
+    if constant is not None:
+        return StepOperand(element=scalar.type, scalar=constant)
     stored = _of_integers(scalar, own, env)
     if scalar.op != "elem":
         return None if stored is None else StepOperand(element=scalar.type, scalar=stored)
     value, index = scalar.payload
     return StepOperand(value=value, index=index, element=scalar.type, scalar=stored)
+
+
+def _constant(scalar: Scalar, extents: Extents, env: Environment) -> Scalar | None:
+    """Constants that are computed in the body, as the divisor of a mean that leaves out padding; or None."""
+    sizes = [n for n in extents if n is not None]
+    held = {"f32": np.float32, "f64": np.float64}.get(scalar.type)
+    array = env.reader.evaluate(scalar, sizes) if held is not None and len(sizes) == len(extents) else None
+    if array is None or array.size > _MOST_CONSTANTS:
+        return None
+    array = array.reshape((1,) * (len(sizes) - array.ndim) + array.shape).astype(held)
+    if array.size == 1:
+        return Scalar("const", scalar.type, payload=array.reshape(-1)[0])
+    dims = identity(len(sizes))
+    varying = [d for d, n in enumerate(array.shape) if n != 1]
+    return Scalar("array", scalar.type, payload=(array.squeeze(), tuple(dims[d] for d in varying)))
 
 
 def _of_integers(scalar: Scalar, extents: tuple[int | None, ...], env: Environment) -> Scalar | None:

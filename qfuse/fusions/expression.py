@@ -215,7 +215,7 @@ def is_repeatable(scalar: Scalar, env: Environment) -> bool:
     """Whether an expression has only operations that can be spelled, on floats, conditions and constants."""
     for node in nodes(scalar):
         if node.op == "elem":
-            if node.type not in (*_FLOATS, "i1") and env.reader.constants.read(node.payload[0]) is None:
+            if node.type not in (*_FLOATS, "i1") and env.reader.constants.value(node.payload[0]) is None:
                 return False
         elif node.op not in SPELLED and node.op not in ("const", "ssa"):
             return False

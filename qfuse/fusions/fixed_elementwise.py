@@ -171,6 +171,10 @@ class _Planner:
             found = None if array is None else broadcast_to_dims(Param(index, array), list(range(self.rank)))
             if found is not None:
                 return found.astype(np.float64)
+        sizes = [n for n in self.extents if n is not None]
+        array = self.env.reader.evaluate(scalar, sizes) if len(sizes) == self.rank else None
+        if array is not None:
+            return array.reshape((1,) * (self.rank - array.ndim) + array.shape).astype(np.float64)
         raise NotIntegerError("it reads a float tensor that is known only at run time")
 
     def _stored(self, x: Scalar, signed: bool) -> Term:
@@ -184,10 +188,7 @@ class _Planner:
             if isinstance(tensor, Made) and isinstance(tensor.decision.payload, PlannedContraction):
                 bound = tensor.decision.payload.bound
                 return -bound, bound
-            array = self.env.array(tensor, StorageType(bits, signed))
-            if array is not None and array.size:
-                return int(array.min()), int(array.max())
-            return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+            return self.env.stored_range(tensor, StorageType(bits, signed))
         if x.op in ("extsi", "extui"):
             return self._range(x.args[0], x.op == "extsi")
         if x.op == "subi":

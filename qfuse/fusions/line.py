@@ -180,6 +180,9 @@ def _constant_over(operand: StepOperand, extents: Extents, env: Environment) -> 
     """Constant values of a step's operand in f64 over the dimensions, or None."""
     if operand.number is not None:
         return np.full((1,) * len(extents), operand.number, np.float64)
+    if operand.scalar is not None and operand.scalar.op == "array":
+        array, index = operand.scalar.payload
+        return _over_dims(array.astype(np.float64), index, extents)
     array = None if operand.value is None else env.reader.constants.read(operand.value)
     if array is None:
         stored = stored_constant(operand, env)

@@ -26,8 +26,8 @@ def match_reduction(reader: ScalarReader, view: View) -> Node:
     op = view.op
     result = op.results[0]
     opaque = Opaque(op, result, "pooling" if _has_window(view) else "reduction")
-    if len(op.results) != 1 or len(view.inits) != 1:
-        return opaque
+    if any(_is_used(r) for r in list(op.results)[1:]):
+        return Opaque(op, result, "a reduction with several results")
     direct = _direct_factors(reader, view)
     body = view.structure.yielded if direct is not None else reader.body(view)
     out_index, extents = _whole_result(view.structure.maps[len(view.inputs)], view.extents)
@@ -98,6 +98,10 @@ def _contraction(
     )  # fmt: skip
 
 
+def _is_used(value: Value) -> bool:
+    return next(iter(value.uses), None) is not None
+
+
 def _simple(scalar: Scalar) -> tuple[str, Scalar] | None:
     """`(kind, element)` of a float sum, maximum or minimum of an element with what was accumulated, or None."""
     kind = {"add": "sum", "max": "max", "min": "min"}.get(scalar.op)
@@ -144,6 +148,16 @@ def _behind_layouts(reader: ScalarReader, product: Scalar, extents: Extents) -> 
         if current.op == "mul":
             return current, tuple(through)
     return product, ()
+
+
+def summed(scalar: Scalar) -> Scalar | None:
+    """What an integer sum adds to the accumulated value, without casts; None for other bodies."""
+    if scalar.op != "addi":
+        return None
+    for position in (0, 1):
+        if scalar.args[position].op == "init":
+            return scalar.args[1 - position]
+    return None
 
 
 def _added_to_init(scalar: Scalar) -> Scalar | None:

@@ -20,6 +20,7 @@ _NUMPY = {
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": np.add, "addi": np.add, "sub": np.subtract, "subi": np.subtract, "mul": np.multiply, "muli": np.multiply,
     "div": np.divide, "neg": np.negative, "round": np.rint, "max": np.maximum, "min": np.minimum,
+    "maxsi": np.maximum, "minsi": np.minimum,
 }  # fmt: skip
 
 

@@ -65,10 +65,29 @@ def compare(predicate: int, a: Array, b: Array) -> Array | None:
     return None if found is None else np.where(unordered, found[1], found[0](a, b))
 
 
+#: Signed `arith.cmpi` predicates.
+_COMPARED_INTEGERS: Mapping[int, Callable[..., Any]] = {
+    0: np.equal, 1: np.not_equal, 2: np.less, 3: np.less_equal, 4: np.greater, 5: np.greater_equal,
+}  # fmt: skip
+
+
+def _divided(a: Array, b: Array) -> Array | None:
+    """`arith.divsi`, which rounds towards zero; None where it is undefined."""
+    if not b.all() or ((b == -1) & (a == np.iinfo(a.dtype).min)).any():
+        return None
+    whole = np.floor_divide(a, b)
+    return whole + ((whole * b != a) & ((a < 0) != (b < 0)))
+
+
 def apply(name: str, predicate: Any, args: list[Array]) -> Array | None:
     """What an operation gives before it is rounded to its type, or None when it is not known."""
     if name == "cmpf":
         return compare(predicate, *args)
+    if name == "cmpi":
+        integers = _COMPARED_INTEGERS.get(predicate)
+        return None if integers is None else integers(*args)
+    if name == "divsi":
+        return _divided(*args)
     exact = EXACT.get(name)
     if exact is not None:
         return np.asarray(exact(*args))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from qfuse._mlir import Bindings, Operation, Value
-from qfuse.indexing import Extents, compose, gather, identity
+from qfuse.indexing import Extents, compose, gather, identity, positions
 from qfuse.matchers.constants import ConstantReader
 from qfuse.matchers.evaluate import compute, compute_function, fold, typed
 from qfuse.matchers.layout import source_index
@@ -198,6 +198,8 @@ class ScalarReader:
     def _evaluate(self, scalar: Scalar, extents: Sequence[int], known: dict[int, Any], depth: int) -> Any:
         if scalar.op == "const":
             return np.asarray(scalar.payload)
+        if scalar.op == "index":
+            return np.asarray(positions(scalar.payload, extents), np.int64)
         if id(scalar) in known:
             return known[id(scalar)][1]
         found: Any = None
