@@ -113,6 +113,36 @@ def test_transposes_between_adjacent_kernels_cancel(monkeypatch: pytest.MonkeyPa
     assert all(len(list(result.uses)) for result in results)
 
 
+def fused_cnn(folder: Path, old: str, new: str) -> qfuse.Report:
+    """The digits CNN, fused for a copy of acme.toml in which `old` stands as `new`."""
+    text = (EXAMPLE / "acme_qfuse" / "acme.toml").read_text(encoding="utf-8")
+    assert old in text
+    path = folder / "acme.toml"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    module = ir.Module.parseFile(str(EXAMPLE.parent / "digits" / "cnn.linalg.mlir"), ir.Context())
+    return qfuse.fuse(module, path)
+
+
+def test_a_restriction_turns_back_what_it_names_and_nothing_else(tmp_path: Path) -> None:
+    """One line of acme.toml decides about the convolution of one input channel; the reason quotes it."""
+    line = "multiple_of = { in_channels = 16 }"
+    restricted, free = fused_cnn(tmp_path, line, line), fused_cnn(tmp_path, line, "multiple_of = { in_channels = 1 }")
+    assert free.missed == []
+    (missed,) = restricted.missed
+    text = (EXAMPLE / "acme_qfuse" / "acme.toml").read_text(encoding="utf-8")
+    number = text[: text.index(line)].count("\n") + 1
+    assert missed["op"] == "linalg.conv_2d_nchw_fchw"
+    assert missed["reason"] == (
+        "target acme takes multiples of 16 for in_channels, it is 1 "
+        f"({tmp_path / 'acme.toml'}:{number}: in_channels = 16)"
+    )
+    before, after = ({e["location"] for e in r.applied} for r in (free, restricted))
+    turned_back = {e["location"] for e in free.applied if e["fusion"] == "qfuse.convolution"} - after
+    assert len(turned_back) == 1
+    # Besides the convolution only the requantize of its accumulators is gone.
+    assert len(before - after) == 2
+
+
 # -- the kernels -----------------------------------------------------------------------------------------------------
 
 
