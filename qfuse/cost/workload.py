@@ -1,28 +1,95 @@
-"""What a function moves and multiplies: bytes through memory, multiply-accumulates. Numbers only."""
+"""What operations compute and move: multiply-accumulates, elements, bytes through memory. Numbers only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 
-from qfuse._mlir import Bindings, Operation, Value
+from qfuse._mlir import Bindings, Extents, Operation, Type, Value
 
 #: Operations whose operands and results are not read and written as they stand.
-_FREE = ("tensor.empty", "tensor.dim", "tensor.cast", "tensor.expand_shape", "tensor.collapse_shape", "arith.constant")
+FREE = ("tensor.empty", "tensor.dim", "tensor.cast", "tensor.expand_shape", "tensor.collapse_shape", "arith.constant")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What one operation computes and moves. What depends on a dynamic extent is None, never 0.
+
+    Attributes:
+        kind: `contraction`, `convolution`, `sum`, `max`, `min`, `elementwise`, `layout`, `quantize`, `dequantize`,
+            `requantize`, `rescale`, `lookup`, `concat`, or `other`; the key of `Target.costs`.
+        integer: whether it reads stored integers or accumulators, planned by a fusion; else it is the module's own.
+        fusion: id of the fusion that builds it, or empty. Also a key of `Target.costs`, looked up first.
+        compute: what it computes in, as a key of `Target.throughput` (`s8xs8`, `f32`); empty when it only moves.
+        operations: multiply-accumulates of a contraction, else elements times operations an element.
+        reads: for each tensor that is read its printed type and bytes.
+        writes: the same for each tensor that is written.
+        constant: whether all that is read is constant in the IR, so that a compiler may do it ahead of time.
+    """
+
+    kind: str
+    integer: bool
+    fusion: str
+    compute: str
+    operations: int | None
+    reads: tuple[tuple[str, int | None], ...]
+    writes: tuple[tuple[str, int | None], ...]
+    constant: bool = False
+
+    @property
+    def bytes_moved(self) -> int | None:
+        """Bytes read and written; each operand once."""
+        total = 0
+        for _, size in (*self.reads, *self.writes):
+            if size is None:
+                return None
+            total += size
+        return total
+
+    @property
+    def reuse(self) -> float | None:
+        """Operations a byte (arithmetic intensity)."""
+        moved = self.bytes_moved
+        return None if not moved or self.operations is None else self.operations / moved
+
+
+@lru_cache(maxsize=1 << 12)
+def element_bits(element: str) -> int | None:
+    """Width of a printed integer or float type, None for any other."""
+    digits = element.lstrip("bfisu")
+    return int(digits) if digits.isdigit() else None
+
+
+@lru_cache(maxsize=1 << 12)
+def size_in_bytes(extents: Extents, bits: int | None) -> int | None:
+    """Bytes of a tensor, None when an extent or the width is not known."""
+    if bits is None:
+        return None
+    elements = count(extents)
+    return None if elements is None else (elements * bits + 7) // 8
+
+
+@lru_cache(maxsize=1 << 12)
+def count(extents: Extents) -> int | None:
+    """Elements of a tensor, None when an extent is not known."""
+    total = 1
+    for extent in extents:
+        if extent is None:
+            return None
+        total *= extent
+    return total
+
+
+def type_bytes(bindings: Bindings, type_: Type) -> int | None:
+    """Bytes of a ranked tensor type, 0 for what is no tensor, None when an extent or the element is not known."""
+    info = bindings.tensor_info(type_)
+    return 0 if info is None else size_in_bytes(info[0], element_bits(info[1]))
 
 
 def value_bytes(bindings: Bindings, value: Value) -> int | None:
     """Bytes of a tensor of known shape, 0 for what is no tensor, None when an extent or the element is not known."""
-    info = bindings.tensor_info(value.type)
-    if info is None:
-        return 0
-    extents, element = info
-    digits = element.lstrip("bfi")
-    if not digits.isdigit() or None in extents:
-        return None
-    count = 1
-    for extent in extents:
-        count *= extent or 0
-    return (count * int(digits) + 7) // 8
+    return type_bytes(bindings, value.type)
 
 
 def bytes_moved(bindings: Bindings, operations: Iterable[Operation]) -> int | None:
@@ -32,7 +99,7 @@ def bytes_moved(bindings: Bindings, operations: Iterable[Operation]) -> int | No
     """
     total = 0
     for op in operations:
-        if op.name in _FREE or not op.name.startswith(("linalg.", "tensor.", "iree_linalg_ext.", "quant.")):
+        if op.name in FREE or not op.name.startswith(("linalg.", "tensor.", "iree_linalg_ext.", "quant.")):
             continue
         results = list(op.results)
         inputs = list(op.operands)
