@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Edge: TypeAlias = "tuple[int, int, int | None]"
 
@@ -77,6 +77,6 @@ def _cut(problem: Problem, gains: list[int]) -> frozenset[int]:
             network.add_edge(i, j)  # without a capacity: unbounded
         else:
             network.add_edge(i, j, capacity=c)
-    flow = nx.algorithms.flow.boykov_kolmogorov  # the fastest one on networks this sparse
-    _, (chosen, _) = nx.minimum_cut(network, source, sink, flow_func=flow)
+    flows: Any = nx.algorithms.flow
+    _, (chosen, _) = flows.minimum_cut(network, source, sink, flow_func=flows.boykov_kolmogorov)
     return frozenset(chosen - {source})
