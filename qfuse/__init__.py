@@ -8,6 +8,7 @@ print(report)
 from qfuse.cost.limits import Limits, OperandLimits
 from qfuse.cost.options import Options
 from qfuse.cost.target import Target
+from qfuse.cost.workload import Workload
 from qfuse.emit.affine import AffineNames
 from qfuse.emit.call import KernelCall, KernelValue
 from qfuse.errors import InputError, QfuseError, RegistryError, UsageError
@@ -47,6 +48,7 @@ __all__ = [
     "StorageType",
     "Target",
     "UsageError",
+    "Workload",
     "as_pass",
     "fuse",
     "plan",

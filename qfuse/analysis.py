@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from qfuse._mlir import Bindings, Operation, Value
@@ -49,12 +49,18 @@ class Analysis:
         self.nodes: list[Node] = []
         self.refusals: dict[Value, Refusal] = {}
         self.functions: dict[Value, str] = {}
+        self._registry = registry
+        self._accepted: dict[Value, str] = {}
         found = [(f, [o.operation for o in block.operations]) for f, block in _blocks(bindings, root)]
         for _, operations in found:
             self.recognizer.constants.prefetch(operations)
         for function, operations in found:
             for op in operations:
-                self._visit(op, registry, function)
+                self._visit(op, function)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Finds out which decisions are carried out, from those that there are."""
         demand = _Demand(self.env, self.nodes)
         order = {node.result: i for i, node in enumerate(self.nodes)}
         self.live: list[Decision] = sorted(demand.wanted, key=lambda d: order[d.node.result])
@@ -63,7 +69,7 @@ class Analysis:
         self._read = {value for decision in self.live for value in _values_read(decision)}
         self._dead: dict[Value, bool] = {}
 
-    def _visit(self, op: Operation, registry: FusionRegistry, function: str) -> None:
+    def _visit(self, op: Operation, function: str) -> None:
         node = self.recognizer.node(op)
         if node is None:
             return
@@ -71,8 +77,11 @@ class Analysis:
         self.functions[node.result] = function
         if isinstance(node, Quantize):
             self.env.quantizes[node.result] = node
+        self._decide(node)
+
+    def _decide(self, node: Node) -> None:
         declined: list[str] = []
-        for fusion in registry.for_node(node):
+        for fusion in self._registry.for_node(node):
             outcome = self._outcome(fusion, node)
             if isinstance(outcome, Decision):
                 if isinstance(node, Quantize) and node.repaired and self.env.vocabulary.repairs:
@@ -94,8 +103,53 @@ class Analysis:
         outcome = fusion.check(node, self.env)
         if not isinstance(outcome, Decision):
             return outcome if self.env.target.allows(fusion.id) or not fusion.listed else None
+        accepted = self._accepted.get(node.result)
+        if accepted is not None and fusion.listed and not outcome.on_demand and fusion.id != accepted:
+            return None
         refused = self.env.vocabulary.supports(outcome, self.env)
         return allowed(outcome, self.env) if refused is None else refused
+
+    def withdraw(self, withdrawn: Mapping[Decision, Refusal | None]) -> None:
+        """Takes decisions back and decides again what read their results; nothing else takes their place.
+
+        Args:
+            withdrawn: decisions that are not carried out, and what the report says of their nodes, if anything.
+        """
+        results = {d.node.result: refusal for d, refusal in withdrawn.items() if self._is_current(d)}
+        behind = self._behind(results)
+        for node in self.nodes:
+            result = node.result
+            if result not in behind:
+                continue
+            before = self.env.decisions.pop(result, None)
+            self.env.forms.pop(result, None)
+            self.refusals.pop(result, None)
+            if before is not None:
+                self.env.corrected.pop(before, None)
+            self._accepted[result] = "" if before is None or result in results else before.fusion.id
+            refusal = results.get(result)
+            if refusal is not None:
+                self.refusals[result] = refusal
+            if result not in results:
+                self.env.elementwise.pop(result, None)
+            self._decide(node)
+        self._settle()
+
+    def _is_current(self, decision: Decision) -> bool:
+        return self.env.decisions.get(decision.node.result) is decision
+
+    def _behind(self, results: Iterable[Value]) -> set[Value]:
+        """Values that are computed from these, up to the next quantize, and these themselves."""
+        found = set(results)
+        pending = [v for v in found if v not in self.env.quantizes]
+        while pending:
+            for use in pending.pop().uses:
+                for value in use.owner.operation.results:
+                    if value not in found:
+                        found.add(value)
+                        if value not in self.env.quantizes:
+                            pending.append(value)
+        return found
 
     def forget(self) -> None:
         """Breaks the cycles between decisions and forms, so that no collector has to find them."""

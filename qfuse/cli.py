@@ -15,6 +15,7 @@ from typing import Any
 from qfuse._mlir import PACKAGES, Bindings, Module
 from qfuse.errors import QfuseError, UsageError
 from qfuse.pipeline import fuse
+from qfuse.policy import explained
 from qfuse.registry import FusionRegistry
 from qfuse.report import Report
 
@@ -58,6 +59,7 @@ def _opt_parser() -> argparse.ArgumentParser:
     parser.add_argument("--disable", metavar="A,B", help="do not use these fusions")
     parser.add_argument("--report", metavar="FILE", help="write the report as JSON; - is standard output")
     parser.add_argument("--remarks", action="store_true", help="print a line for every fusion and every miss on stderr")
+    parser.add_argument("--explain-cost", action="store_true", help="print what each region costs, on stderr")
     parser.add_argument("--strict", action="store_true", help="refuse operations of dialects that are not registered")
     parser.add_argument("--emit-bytecode", action="store_true", help="write bytecode instead of text")
     parser.add_argument("--binding", choices=PACKAGES, help="MLIR package to use (default: the first installed)")
@@ -102,6 +104,8 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         if not equals:
             raise UsageError(f"--option takes NAME=VALUE, got {pair!r}")
         options[name] = value
+    if arguments.explain_cost:
+        options["explain_cost"] = True
     if arguments.fusions is not None:
         options["fusions"] = arguments.fusions
     if arguments.disable is not None:
@@ -132,6 +136,9 @@ def _tell(report: Report, arguments: argparse.Namespace) -> None:
             print(line, file=sys.stderr)
     elif not report.quantization_found or report.problems:
         for line in report.remarks()[: len(report.problems) + (not report.quantization_found)]:
+            print(line, file=sys.stderr)
+    if arguments.explain_cost:
+        for line in explained(report.cost, report.policy):
             print(line, file=sys.stderr)
     if arguments.report is None:
         return

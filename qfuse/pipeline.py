@@ -25,6 +25,7 @@ from qfuse.erase import erase
 from qfuse.errors import InputError
 from qfuse.graph import AccumForm, Decision
 from qfuse.integer_only import name_float_operations
+from qfuse.policy import apply_policy
 from qfuse.registry import FusionRegistry
 from qfuse.report import Report, collect
 
@@ -96,11 +97,13 @@ def _analyse(
     vocabulary.check_options(chosen.name, parsed.epilogue, parsed.scaling)
     analysis = Analysis(operation, bindings, usable, chosen, parsed, vocabulary)
     _check_dialect(analysis, chosen, vocabulary)
-    report = Report(chosen.name, list(known.problems))
+    costs = apply_policy(analysis)
+    report = Report(chosen.name, list(known.problems), policy=parsed.policy, cost=costs)
     collect(report, analysis)
     if chosen.integer_only:
         name_float_operations(report, analysis, operation)
-    boundaries = plan_boundaries(report, analysis, operation) if parsed.boundary == "drop" else []
+    drops = parsed.boundary == "drop" and parsed.policy != "never"
+    boundaries = plan_boundaries(report, analysis, operation) if drops else []
     if parsed.workload:
         analysis.count_bytes(report, "bytes_before")
     return analysis, boundaries, report

@@ -39,6 +39,8 @@ class Report:
         summary: counts; see `docs/diagnostics.md`.
         functions: the same for each function: `integer_macs`, `float_macs`, and with the option `workload`
             `bytes_before` and `bytes_after`.
+        policy: the option of that name.
+        cost: with the policy `profitable` or the option `explain_cost` one entry a region; see `docs/cost-model.md`.
     """
 
     target: str
@@ -48,6 +50,8 @@ class Report:
     already_integer: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     summary: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
     functions: dict[str, dict[str, int | None]] = field(default_factory=dict[str, "dict[str, int | None]"])
+    policy: str = "always"
+    cost: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     quantization_found: bool = True
 
     def to_json(self) -> dict[str, Any]:
@@ -60,6 +64,8 @@ class Report:
             "applied": [dict(e) for e in self.applied],
             "missed": [dict(e) for e in self.missed],
             "already_integer": [dict(e) for e in self.already_integer],
+            "policy": self.policy,
+            "cost": [dict(e) for e in self.cost],
             "problems": list(self.problems),
         }
 

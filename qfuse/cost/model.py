@@ -1,12 +1,17 @@
-"""Seconds that an operation takes on a target: a roofline of its workload, or what the target's own function says."""
+"""What an operation costs on a target: a roofline of its workload, or what the target's own function says."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from numbers import Real
 
 from qfuse.cost.target import Target
 from qfuse.cost.workload import Workload
 from qfuse.errors import UsageError
+
+#: Costs are added as whole numbers of this unit, so that sums do not depend on their order.
+FEMTOSECONDS = 10**15
 
 
 def roofline(workload: Workload, target: Target) -> float | None:
@@ -24,8 +29,8 @@ def roofline(workload: Workload, target: Target) -> float | None:
     return max(compute, moved / bandwidth) + overhead
 
 
-def cost(workload: Workload, target: Target) -> float | None:
-    """Seconds, by the target's function for the fusion or the kind of operation if there is one, else the roofline.
+def seconds(workload: Workload, target: Target) -> float | None:
+    """By the target's function for the fusion or the kind of operation if there is one, else the roofline.
 
     Raises:
         UsageError: a target's function returned something that is no time.
@@ -33,20 +38,50 @@ def cost(workload: Workload, target: Target) -> float | None:
     own = target.costs.get(workload.fusion) or target.costs.get(workload.kind)
     if own is None:
         return roofline(workload, target)
-    seconds = own(workload, target)
-    if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
-        raise UsageError(f"the cost function of target {target.name} for {workload.kind} returned {seconds!r}")
-    return seconds
+    found = own(workload)
+    if found is not None and not (isinstance(found, Real) and math.isfinite(found) and found >= 0):
+        raise UsageError(f"the cost function of target {target.name} for {workload.kind} returned {found!r}")
+    return found
 
 
 def missing(workload: Workload, target: Target) -> str:
     """What is not known of an operation whose cost is None, as a clause."""
     if (target.costs.get(workload.fusion) or target.costs.get(workload.kind)) is not None:
-        return f"the cost function of target {target.name} for {workload.kind} does not know"
+        return f"the cost function of target {target.name} does not know this {workload.kind}"
     if workload.bytes_moved is None or workload.operations is None:
         return f"the extents of a {workload.kind} are dynamic"
     if target.memory_bandwidth is None:
         return f"target {target.name} gives no memory_bandwidth"
     if target.call_overhead is None:
         return f"target {target.name} gives no call_overhead"
-    return f"target {target.name} gives no throughput for {workload.compute}"
+    return f"target {target.name} gives no throughput of {workload.compute}"
+
+
+class Prices:
+    """Costs of workloads on one target, each computed once.
+
+    Attributes:
+        target: the target.
+    """
+
+    def __init__(self, target: Target) -> None:
+        """Nothing computed yet."""
+        self.target = target
+        self._known: dict[Workload, int | None] = {}
+
+    def of(self, workload: Workload) -> int | None:
+        """Femtoseconds, or None when they are not known."""
+        if workload not in self._known:
+            found = seconds(workload, self.target)
+            self._known[workload] = None if found is None else round(found * FEMTOSECONDS)
+        return self._known[workload]
+
+    def total(self, workloads: Iterable[Workload]) -> int | None:
+        """The sum, or None when one is not known."""
+        total = 0
+        for workload in workloads:
+            cost = self.of(workload)
+            if cost is None:
+                return None
+            total += cost
+        return total

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from qfuse.cost.schema import BOUNDARIES, EPILOGUES, ROUNDINGS, SPELLINGS
+from qfuse.cost.schema import BOUNDARIES, EPILOGUES, POLICIES, ROUNDINGS, SPELLINGS
 from qfuse.cost.target import Target
 from qfuse.errors import UsageError, unknown
 from qfuse.fixed_point import INEXACT
@@ -29,6 +29,9 @@ class Options:
         scaling: rounding of the last two: `single` or `double` (TOSA RESCALE), `gemmlowp`, `half-even`, or
             `inexact` where the emitter leaves it to the machine (TOSA).
         boundary: `keep`, or `drop` the quantize of function arguments and the dequantize of function results.
+        policy: which of the fusions that apply are carried out: `always` all, `profitable` those that the cost model
+            finds worth it on the target (docs/cost-model.md), `never` none.
+        explain_cost: whether the report says what would have changed the choice of each region, whatever the policy.
         lookup16: whether functions of a 16-bit value become tables too, with straight lines between 513 points.
         workload: whether the report counts the bytes that each function moves, before and after.
         max_reduction: upper bound on dynamic reduction sizes; None when no bound is known.
@@ -42,6 +45,8 @@ class Options:
     epilogue: str = "float"
     scaling: str = "single"
     boundary: str = "keep"
+    policy: str = "always"
+    explain_cost: bool = False
     lookup16: bool = False
     workload: bool = False
     max_reduction: int | None = None
@@ -69,6 +74,7 @@ class Options:
         _one_of("epilogue", options.epilogue, EPILOGUES)
         _one_of("scaling", options.scaling, (*SCALINGS, INEXACT))
         _one_of("boundary", options.boundary, BOUNDARIES)
+        _one_of("policy", options.policy, POLICIES)
         return options
 
 
@@ -76,7 +82,7 @@ def _parse(name: str, value: Any) -> Any:
     if name in ("fusions", "disable"):
         parts = value.split(",") if isinstance(value, str) else value
         return None if parts is None else tuple(p.strip() for p in parts if p.strip())
-    if name in ("lookup16", "workload"):
+    if name in ("explain_cost", "lookup16", "workload"):
         return _boolean(name, value)
     if name != "max_reduction" or value is None:
         return value

@@ -18,6 +18,7 @@ ROUNDINGS = ("magic", "roundeven")
 OPERANDS = ("i8", "i16")
 EPILOGUES = ("float", "fixed-point", "power-of-two")
 BOUNDARIES = ("keep", "drop")
+POLICIES = ("always", "profitable", "never")
 GRANULARITIES = ("per-tensor", "per-axis", "per-token", "per-group", "per-block", "unstructured")
 SIDES = ("lhs", "rhs")
 

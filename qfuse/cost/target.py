@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,8 @@ from qfuse.cost.limits import KIND_CHECKS, OPERAND_CHECKS, SIZE_CHECKS, Limits, 
 from qfuse.cost.schema import OPERANDS, SIDES, TARGET_KEYS, InvalidKeyError, checked_limits
 from qfuse.cost.target_file import Origin, dotted, read_document
 from qfuse.cost.toml_keys import Path
-from qfuse.errors import UsageError
+from qfuse.cost.workload import KINDS, Workload
+from qfuse.errors import UsageError, unknown
 from qfuse.requirements import Operand, Requirements
 
 _ANY = Limits()
@@ -49,6 +50,8 @@ class Target:
             elements a second of one elementwise operation. What is not named is unknown, not free.
         memory_bandwidth: bytes a second, or None when unknown.
         call_overhead: seconds that starting one operation takes, or None when unknown.
+        costs: functions from a `qfuse.Workload` to seconds, or to None for unknown, by fusion id or by kind of
+            workload; that of the fusion goes first, and either before the roofline. Not in a file.
         limits: by kind of operation: `contraction`, `convolution`, `depthwise`, `sum`, `maximum`, `elementwise`,
             `lookup`, `concat`, `rescale`.
         origin: the file that it was read from, with the lines of its keys.
@@ -73,6 +76,9 @@ class Target:
     throughput: Mapping[str, float] = field(default_factory=dict[str, float])
     memory_bandwidth: float | None = None
     call_overhead: float | None = None
+    costs: Mapping[str, Callable[[Workload], float | None]] = field(
+        default_factory=dict[str, "Callable[[Workload], float | None]"]
+    )
     limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
@@ -92,6 +98,11 @@ class Target:
             except InvalidKeyError as error:
                 prefix = () if known.name == "limits" else (known.name,)
                 raise UsageError(self._invalid((*prefix, *error.path), error.message)) from None
+        for key, function in self.costs.items():
+            if "." not in key and key not in KINDS:
+                raise UsageError(self._invalid(("costs",), unknown("kind of workload", key, KINDS)))
+            if not callable(function):
+                raise UsageError(self._invalid(("costs", key), f"takes a function, got {function!r}"))
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Target:

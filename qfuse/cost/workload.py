@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,7 +10,19 @@ from functools import lru_cache
 from qfuse._mlir import Bindings, Extents, Operation, Type, Value
 
 #: Operations whose operands and results are not read and written as they stand.
-FREE = ("tensor.empty", "tensor.dim", "tensor.cast", "tensor.expand_shape", "tensor.collapse_shape", "arith.constant")
+FREE = (
+    "tensor.empty", "tensor.dim", "tensor.cast", "tensor.expand_shape", "tensor.collapse_shape", "arith.constant",
+    "tosa.const", "tosa.const_shape", "tosa.reshape", "tosa.identity", "quant.scast",
+)  # fmt: skip
+#: Dialects of operations on tensors.
+DIALECTS = ("linalg.", "tensor.", "tosa.", "iree_linalg_ext.", "quant.")
+#: What `Workload.kind` can be.
+KINDS = (
+    "contraction", "convolution", "sum", "max", "min", "elementwise", "layout", "quantize", "dequantize", "requantize",
+    "rescale", "lookup", "concat", "other",
+)  # fmt: skip
+
+_ELEMENT = re.compile(r"(?:i|si|ui|f|bf|!quant\.uniform<[iu])(\d+)(?![\dE])")
 
 
 @dataclass(frozen=True)
@@ -18,14 +31,13 @@ class Workload:
 
     Attributes:
         kind: `contraction`, `convolution`, `sum`, `max`, `min`, `elementwise`, `layout`, `quantize`, `dequantize`,
-            `requantize`, `rescale`, `lookup`, `concat`, or `other`; the key of `Target.costs`.
+            `requantize`, `rescale`, `lookup`, `concat`, or `other`; a key of `Target.costs`.
         integer: whether it reads stored integers or accumulators, planned by a fusion; else it is the module's own.
         fusion: id of the fusion that builds it, or empty. Also a key of `Target.costs`, looked up first.
         compute: what it computes in, as a key of `Target.throughput` (`s8xs8`, `f32`); empty when it only moves.
         operations: multiply-accumulates of a contraction, else elements times operations an element.
         reads: for each tensor that is read its printed type and bytes.
         writes: the same for each tensor that is written.
-        constant: whether all that is read is constant in the IR, so that a compiler may do it ahead of time.
     """
 
     kind: str
@@ -35,7 +47,6 @@ class Workload:
     operations: int | None
     reads: tuple[tuple[str, int | None], ...]
     writes: tuple[tuple[str, int | None], ...]
-    constant: bool = False
 
     @property
     def bytes_moved(self) -> int | None:
@@ -56,9 +67,9 @@ class Workload:
 
 @lru_cache(maxsize=1 << 12)
 def element_bits(element: str) -> int | None:
-    """Width of a printed integer or float type, None for any other."""
-    digits = element.lstrip("bfisu")
-    return int(digits) if digits.isdigit() else None
+    """Width of a printed integer, float or quantized type, None for any other."""
+    found = _ELEMENT.match(element)
+    return None if found is None else int(found[1])
 
 
 @lru_cache(maxsize=1 << 12)
@@ -92,6 +103,12 @@ def value_bytes(bindings: Bindings, value: Value) -> int | None:
     return type_bytes(bindings, value.type)
 
 
+def tensors_read(op: Operation) -> list[Value]:
+    """Operands of an operation without those that a linalg operation writes its results into."""
+    operands = list(op.operands)
+    return operands[: len(operands) - len(op.results)] if op.name.startswith("linalg.") else operands
+
+
 def bytes_moved(bindings: Bindings, operations: Iterable[Operation]) -> int | None:
     """Bytes that tensor operations read and write, each operand and result once; None when a shape is dynamic.
 
@@ -99,13 +116,9 @@ def bytes_moved(bindings: Bindings, operations: Iterable[Operation]) -> int | No
     """
     total = 0
     for op in operations:
-        if op.name in FREE or not op.name.startswith(("linalg.", "tensor.", "iree_linalg_ext.", "quant.")):
+        if op.name in FREE or not op.name.startswith(DIALECTS):
             continue
-        results = list(op.results)
-        inputs = list(op.operands)
-        if op.name.startswith("linalg."):
-            inputs = inputs[: len(inputs) - len(results)]
-        for value in (*inputs, *results):
+        for value in (*tensors_read(op), *op.results):
             size = value_bytes(bindings, value)
             if size is None:
                 return None

@@ -303,6 +303,31 @@ def test_every_key_of_a_target_is_documented() -> None:
     assert [v for v in (*values, *schema.CLAMPS, *schema.OPERANDS, *schema.SIDES) if f"`{v}`" not in text] == []
 
 
+# -- cost ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_explanation_in_the_cost_model_is_the_real_one(checkout: Path) -> None:
+    """The target, the command and what it prints; every field of an entry has its line."""
+    page = "docs/cost-model.md"
+    (toml,), (command,), (shown,) = (code_blocks(page, kind) for kind in ("toml", "sh", ""))
+    (checkout / "slow.toml").write_text(toml)
+    words = shlex.split(command)
+    script = Path(sys.executable).parent / words[0]
+    done = subprocess.run([str(script), *words[1:]], cwd=checkout, capture_output=True, text=True, check=True)
+    assert done.stderr == shown
+    assert (checkout / "mlp.mixed.mlir").read_text().count("linalg.matmul") == 1
+    report = qfuse.plan(parse((ROOT / DIGITS).read_text()), checkout / "slow.toml", explain_cost=True).report
+    assert {key for entry in report.cost for key in entry} == table_keys(page, "Report")
+
+
+def test_the_snippet_of_the_cost_model_works() -> None:
+    names: dict[str, Any] = {"module": parse((ROOT / DIGITS).read_text())}
+    (snippet,) = code_blocks("docs/cost-model.md", "python")
+    exec(compile(snippet, "docs/cost-model.md", "exec"), names)
+    assert names["report"].summary["integer_ops"] == 3
+    assert [e["chosen"] for e in names["report"].cost] == ["integer"] * 3
+
+
 # -- reasons ---------------------------------------------------------------------------------------------------------
 
 
