@@ -16,7 +16,7 @@ from qfuse.fusions.epilogue import ExtendCast, ExtendEpilogue
 from qfuse.fusions.layout import MoveLayout
 from qfuse.fusions.lookup import FuseLookup
 from qfuse.fusions.reduction import FuseMaximum, FuseSum
-from qfuse.fusions.repair import RepairDequantize, RepairQuantize
+from qfuse.fusions.repair import RepairContraction, RepairDequantize, RepairQuantize
 from qfuse.fusions.requantize import FuseRequantize, FuseRescale
 from qfuse.fusions.respell import RespellQuantize
 
@@ -42,6 +42,7 @@ def fusions() -> list[Fusion]:
         RespellQuantize(),
         RepairQuantize(),
         RepairDequantize(),
+        RepairContraction(),
         *affine_fusions(),
     ]
 

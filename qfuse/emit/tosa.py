@@ -33,7 +33,7 @@ from qfuse.graph import AccumForm, Array, Decision, Environment, Refusal, Step, 
 from qfuse.indexing import Index
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Node
-from qfuse.qparams import Param, StorageType, broadcast_to_dims
+from qfuse.qparams import Param, QuantParams, StorageType, broadcast_to_dims
 
 _STEPS = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
 
@@ -226,10 +226,11 @@ class TosaEmitter(Vocabulary):
 
     # -- unsigned storage at the boundary ----------------------------------------------------------------------
 
-    def repaired_quantize(self, source: Value, context: BuildContext) -> Value:
-        """Clamped whole floats in [0, 255] as unsigned bytes."""
+    def repaired_quantize(self, source: Value, params: QuantParams) -> Value:
+        """Whole floats, clamped to the bounds of unsigned bytes, as these."""
         rank, element = len(self.ops.shape(source)), self.ops.element(source)
-        value = self.ops.binary("sub", source, self.ops.number(128.0, rank, element))
+        value = self.ops.clamp(source, params.quant_min, params.quant_max)
+        value = self.ops.binary("sub", value, self.ops.number(128.0, rank, element))
         return unflip(self.ops, self.ops.cast(value, "i8"))
 
     def repaired_dequantize(self, form: StoredForm, context: BuildContext) -> Value:
@@ -241,6 +242,14 @@ class TosaEmitter(Vocabulary):
             value = ops.binary("add", value, ops.number(128, rank, "i32"))
         value = ops.binary("sub", value, self._parameter(params.zero_point, rank, "i32", -128))
         return ops.binary("mul", ops.cast(value, "f32"), self._parameter(params.scale, rank, "f32"))
+
+    def repaired_contraction(self, op: Any, sides: Sequence[tuple[int, int]], tensors: Sequence[Value]) -> Value:
+        """An integer operation on unsigned bytes with signed ones and their zero points in place of `sides`."""
+        inputs = list(op.operands)
+        for (side, zero), value in zip(sides, tensors, strict=True):
+            inputs[side] = flip(self.ops, value)
+            inputs[side - 2] = self.ops.constant(np.asarray([zero]), "i8")
+        return self._repeated(op, inputs, self.ops.element(op.results[0]))
 
     def _parameter(self, param: Param, rank: int, element: str, plus: int = 0) -> Value:
         """A scale or zero point over `rank` dimensions; a constant with `plus` added."""

@@ -225,8 +225,12 @@ class TosaOps:
         return self.constant(np.full((1,) * rank, number), element)
 
     def clamp(self, value: Value, low: int, high: int) -> Value:
-        """A `tosa.clamp` of i8 or i16, a maximum and a minimum of i32; nothing where the type says it."""
+        """A `tosa.clamp` of i8, i16 or f32, a maximum and a minimum of i32; nothing where the type says it."""
         element = self.element(value)
+        if element == "f32":
+            limits = {"min_val": float(low), "max_val": float(high)}
+            attributes = {name: self.builder.attribute(f"{number} : f32") for name, number in limits.items()}
+            return self.elementwise("tosa.clamp", [value], element, attributes)
         half = 1 << (bits_of(element) - 1)
         if low <= -half and high >= half - 1:
             return value

@@ -81,7 +81,7 @@ class QuantizationMatcher:
         self._reader = reader
         self._params = ParamReader(reader)
         self._scales = KnownScales()
-        self.unsigned = UnsignedStorage(reader.bindings)
+        self.unsigned = UnsignedStorage(reader.bindings, reader.constants)
 
     # -- of operations -----------------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class QuantizationMatcher:
             return None
         low = max(self._params.uniform(s, extents) or 0.0 for s in shape.inner_lows)
         high = min(self._params.uniform(s, extents) or 0.0 for s in shape.inner_highs)
-        return meant_by_quantize(8, (low, high), zero_point)
+        return meant_by_quantize(8, (low, high), zero_point, self.unsigned.around)
 
     def _zero_point(self, scalar: Scalar | None, extents: Extents) -> Param | None:
         """A zero point that is known to be integral, or None."""

@@ -91,6 +91,8 @@ class Recognizer:
                 if fake is not None:
                     return FakeQuantize(op, result, fake.input, fake.params)
             else:
+                if op.name == "tosa.cast":
+                    matcher.unsigned.survey(op)
                 found = matcher.quantize_of(view, template, extents)
                 if found is not None:
                     matcher.unsigned.of_quantize[result] = not found.params.storage.signed

@@ -76,7 +76,7 @@ class Lines:
     def op(self, name: str, operands: Sequence[str], result: str, attributes: str = "") -> str:
         """Any operation."""
         value = self._new()
-        types = ", ".join(f"tensor<{self.types[o]}>" for o in operands)
+        types = ", ".join(self._type(o) for o in operands)
         dictionary = f" {{{attributes}}}" if attributes else ""
         self.lines.append(f"{value} = tosa.{name} {', '.join(operands)}{dictionary} : ({types}) -> tensor<{result}>")
         self.types[value] = result
@@ -143,9 +143,30 @@ class Lines:
         value = self.op("cast", [q], self.like(q, "f32"))
         return self.mul(value, self._parameter(np.float32(scale), q, "f32"), self.like(q, "f32"))
 
+    def const_shape(self, extents: Sequence[int]) -> str:
+        """The operand of a reshape."""
+        name, type_ = self._new(), f"!tosa.shape<{len(extents)}>"
+        values = f"dense<{list(extents)}> : tensor<{len(extents)}xindex>"
+        self.lines.append(f"{name} = tosa.const_shape {{values = {values}}} : () -> {type_}")
+        self.types[name] = type_
+        return name
+
+    def conv(self, name: str, x: str, w: str, bias: str, result: str, pad: str) -> str:
+        """A convolution with steps of 1 and zero points of 0."""
+        zero = self.const(0.0, "f32")
+        steps = len(self.shape(x)) - 2
+        ones = ", ".join(["1"] * steps)
+        dilation = "" if name == "transpose_conv2d" else f"dilation = array<i64: {ones}>, "
+        attributes = f"acc_type = f32, {dilation}{pad}, stride = array<i64: {ones}>"
+        return self.op(name, [x, w, bias, zero, zero], result, attributes)
+
     def _parameter(self, number: Any, like: str, element: str) -> str:
         held = np.asarray(number)
         return self.number(held, like, element) if held.ndim == 0 else self.const(held, element)
+
+    def _type(self, value: str) -> str:
+        type_ = self.types[value]
+        return type_ if type_.startswith("!") else f"tensor<{type_}>"
 
     def _new(self) -> str:
         return f"%v{len(self.lines)}"
