@@ -17,6 +17,7 @@ A multiplier of `bits` 0 is a power of two: mantissa 1 and a shift, which may be
 
 from __future__ import annotations
 
+import decimal
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,6 +203,13 @@ def tie_distance(
         beyond = np.maximum(np.ldexp(limit, np.maximum(31 - shift, 0)) - _I32_MAX, 0)
         distance = distance + beyond * (multiplier.mantissa / 2.0**31) * (1 + 2.0**-50)
     return distance
+
+
+def rounded_up(distance: float) -> float:
+    """A bound with three digits, for the report: no less than what was given."""
+    nearest = float(f"{distance:.3g}")
+    up = decimal.Context(prec=3, rounding=decimal.ROUND_CEILING)
+    return nearest if nearest >= distance else float(up.create_decimal(distance))
 
 
 def error_bound(

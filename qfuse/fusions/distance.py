@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction
+from qfuse.fixed_point import rounded_up
 from qfuse.fusions.line import stored_constant
 from qfuse.graph import AccumForm, Environment, Step, StoredForm
 from qfuse.qparams import QuantParams
@@ -79,7 +80,7 @@ def float_distance(form: AccumForm, params: QuantParams, env: Environment) -> Fl
 
 
 def _shown(products: float, offset: float, roundings: int) -> float:
-    return float(f"{_UNIT * ((5 + roundings) * products + (3 + roundings) * offset):.3g}")
+    return rounded_up(_UNIT * ((5 + roundings) * products + (3 + roundings) * offset))
 
 
 def _to_clamp(params: QuantParams) -> float:

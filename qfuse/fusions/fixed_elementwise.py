@@ -16,7 +16,15 @@ import numpy as np
 
 from qfuse.emit.expression import nodes
 from qfuse.emit.spec import PlannedContraction
-from qfuse.fixed_point import Multiplier, fits, greatest_scale, is_power_of_two, is_within_shift, tie_distance
+from qfuse.fixed_point import (
+    Multiplier,
+    fits,
+    greatest_scale,
+    is_power_of_two,
+    is_within_shift,
+    rounded_up,
+    tie_distance,
+)
 from qfuse.graph import Array, Environment, Made, Refusal
 from qfuse.indexing import Extents, compose, identity
 from qfuse.matchers.nodes import Quantize
@@ -126,7 +134,7 @@ class _Planner:
         x = Scalar("maxsi", I64, (x, _number(params.quant_min)))
         x = Scalar("minsi", I64, (x, _number(params.quant_max)))
         scalar = Scalar("trunci", params.storage.mlir, (x,))
-        return FixedExpression(scalar, float(f"{distance:.3g}"), steps, self.guard if self.guarded else None)
+        return FixedExpression(scalar, rounded_up(distance), steps, self.guard if self.guarded else None)
 
     # -- expressions -------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from qfuse.fixed_point import (
     is_power_of_two,
     is_within_shift,
     largest_value,
+    rounded_up,
     tie_distance,
 )
 from qfuse.fusions.line import Line, constant_param, follow, start
@@ -64,7 +65,7 @@ class FixedPlan:
         same = bool((bounds == bounds[:1]).all())
         known = multiplier.scalar
         return {
-            "tie_distance": float(f"{self.distance:.3g}"),
+            "tie_distance": rounded_up(self.distance),
             "scaling": self.scale.rounding,
             "multiplier": f"{multiplier.mantissa.size} channels" if known is None else f"{known[0]} / 2^{known[1]}",
             "channel_bounds": None if same else [int(n) for n in bounds],

@@ -11,6 +11,7 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import linalg
 
+from qfuse._mlir import Bindings
 from tests.property import kernels
 
 Array = np.ndarray[Any, Any]
@@ -77,15 +78,15 @@ def _run(op: Any, operands: list[Any], known: Mapping[Any, Any]) -> tuple[Any, .
 def _structured(op: Any, operands: list[Any], known: Mapping[Any, Any]) -> Array:
     maps = [m.value for m in (linalg.get_indexing_maps(op) or op.attributes["indexing_maps"])]
     sizes = _extents(maps, operands)
-    parallel = [ir.AffineDimExpr(e).position for e in maps[-1].results]
+    written = [e.position if isinstance(e, ir.AffineDimExpr) else None for e in maps[-1].results]  # None is 0
+    parallel = [d for d in written if d is not None]
     reduction = [d for d in range(len(sizes)) if d not in parallel]
     result = np.array(operands[-1])
     grids: dict[int, Any] = {
-        d: np.arange(sizes[d]).reshape([-1 if i == j else 1 for j in range(len(parallel))])
-        for i, d in enumerate(parallel)
+        d: np.arange(sizes[d]).reshape([-1 if d == other else 1 for other in written]) for d in parallel
     }
     block = op.regions[0].blocks[0]
-    shape = tuple(sizes[d] for d in parallel)
+    shape = tuple(1 if d is None else sizes[d] for d in written)
     readers = [[_reader(e) for e in m.results] for m in maps[:-1]]
     for step in itertools.product(*(range(sizes[d]) for d in reduction)):
         at = {**grids, **dict(zip(reduction, step, strict=True))}
@@ -171,6 +172,12 @@ def _tensor(op: Any, operands: list[Any], known: Mapping[Any, Any]) -> Any:
         parts = [list(op.attributes[f"static_{kind}"]) for kind in ("offsets", "sizes", "strides")]
         cut = operands[0][tuple(slice(o, o + (n - 1) * t + 1, t) for o, n, t in zip(*parts, strict=True))]
         return cut.reshape(type_.shape)  # type: ignore[union-attr]
+    if name == "insert_slice":
+        parts = [list(op.attributes[f"static_{kind}"]) for kind in ("offsets", "sizes", "strides")]
+        written = np.array(operands[1])
+        place = tuple(slice(o, o + (n - 1) * t + 1, t) for o, n, t in zip(*parts, strict=True))
+        written[place] = operands[0].reshape(parts[1])
+        return written
     if name in ("collapse_shape", "expand_shape"):
         assert math.prod(type_.shape) == operands[0].size  # type: ignore[union-attr]
         return operands[0].reshape(type_.shape)  # type: ignore[union-attr]
@@ -199,8 +206,8 @@ def _scalar(op: Any, operands: list[Any]) -> Any:
     type_ = op.results[0].type
     if op.name == "arith.constant":
         attribute = op.attributes["value"]
-        if isinstance(attribute, ir.DenseElementsAttr):
-            return np.array(attribute).astype(_dtype(type_))
+        if isinstance(type_, ir.ShapedType):
+            return Bindings.of(op).dense(attribute).astype(_dtype(type_))
         return np.asarray(attribute.value, _dtype(type_))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _computed(op, [np.asarray(o) for o in operands], _dtype(type_))
