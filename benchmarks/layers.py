@@ -73,35 +73,39 @@ def compare(text: str, inputs: Sequence[Any], target: str, options: dict[str, st
     context = ir.Context()
     plain = ir.Module.parse(text, context)
     hidden, returned = return_quantized(plain)
+    values = [*(q.result for q in hidden), *returned]
+    unsigned = {q.result for q in hidden if not q.params.storage.signed}
     shown = str(plain)
     fused = ir.Module.parse(shown, context)
     allowed = stated(qfuse.fuse(fused, target, **options), shown)
     observed = execute(fused, inputs)
     alone, chained = execute(plain, inputs, observed=observed), execute(plain, inputs)
     layers: list[Layer] = []
-    for position, (value, found) in enumerate(zip([*hidden, *returned], observed, strict=True)):
+    for position, (value, found) in enumerate(zip(values, observed, strict=True)):
         whole = found.dtype.kind in "iu"
+        held = np.dtype(f"u{found.dtype}") if value in unsigned else found.dtype
         wide = np.int64 if whole else np.float64
-        differences = [found.astype(wide) - np.asarray(r[position]).astype(wide) for r in (alone, chained)]
+        found = found.view(held).astype(wide)
+        differences = [found - np.asarray(r[position]).view(held).astype(wide) for r in (alone, chained)]
         steps = allowed.get(value.get_name(), 0) if whole else ROUNDING * float(np.abs(found).max(initial=0.0))
         layers.append(Layer(value.get_name(), str(value.type), steps, *differences))
     return layers
 
 
-def return_quantized(module: Any) -> tuple[list[Any], list[Any]]:
-    """Makes a function return every quantized tensor, too: these and what it returned before."""
+def return_quantized(module: Any) -> tuple[list[Quantize], list[Any]]:
+    """Makes a function return every quantized tensor, too: the quantizes and what it returned before."""
     (function,) = [o.operation for o in module.body.operations if o.operation.name == "func.func"]
     recognizer = Recognizer(Bindings.of(module))
     operations = [o.operation for o in function.regions[0].blocks[0].operations]
     nodes = [recognizer.node(op) for op in operations]
-    hidden = [n.result for n in nodes if isinstance(n, Quantize)]
+    hidden = [n for n in nodes if isinstance(n, Quantize)]
     end = operations[-1]
     returned = list(end.operands)
     with module.context, ir.Location.unknown(), ir.InsertionPoint(end):
-        ir.Operation.create("func.return", operands=[*hidden, *returned])
+        ir.Operation.create("func.return", operands=[*(n.result for n in hidden), *returned])
         end.erase()
         kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-        results = [v.type for v in (*hidden, *returned)]
+        results = [v.type for v in (*(n.result for n in hidden), *returned)]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kind.inputs, results))
         if "res_attrs" in function.attributes:
             del function.attributes["res_attrs"]
