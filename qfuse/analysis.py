@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from qfuse._mlir import Bindings, Operation, Value
@@ -50,7 +50,8 @@ class Analysis:
         self.refusals: dict[Value, Refusal] = {}
         self.functions: dict[Value, str] = {}
         self._registry = registry
-        self._accepted: dict[Value, str] = {}
+        # Once decisions were withdrawn: the one fusion that may take a node again, "" for those, None where none did.
+        self._accepted: dict[Value, str | None] = {}
         found = [(f, [o.operation for o in block.operations]) for f, block in _blocks(bindings, root)]
         for _, operations in found:
             self.recognizer.constants.prefetch(operations)
@@ -100,11 +101,14 @@ class Analysis:
 
     def _outcome(self, fusion: Fusion, node: Node) -> Decision | Refusal | None:
         """What a fusion says of a node, if the emitter and the target agree."""
+        limited = fusion.listed and not fusion.on_demand and node.result in self._accepted
+        accepted = self._accepted.get(node.result) if limited else fusion.id
+        if accepted is not None and accepted != fusion.id:
+            return None
         outcome = fusion.check(node, self.env)
         if not isinstance(outcome, Decision):
             return outcome if self.env.target.allows(fusion.id) or not fusion.listed else None
-        accepted = self._accepted.get(node.result)
-        if accepted is not None and fusion.listed and not outcome.on_demand and fusion.id != accepted:
+        if accepted is None:
             return None
         refused = self.env.vocabulary.supports(outcome, self.env)
         return allowed(outcome, self.env) if refused is None else refused
@@ -126,7 +130,7 @@ class Analysis:
             self.refusals.pop(result, None)
             if before is not None:
                 self.env.corrected.pop(before, None)
-            self._accepted[result] = "" if before is None or result in results else before.fusion.id
+            self._accepted[result] = "" if result in results else None if before is None else before.fusion.id
             refusal = results.get(result)
             if refusal is not None:
                 self.refusals[result] = refusal
@@ -169,25 +173,61 @@ class Analysis:
 
     def is_dead(self, value: Value) -> bool:
         """Whether nothing reads a value once the plan is carried out: all its users are replaced or dead."""
-        known = self._dead.get(value)
-        if known is None:
-            self._dead[value] = False
-            if value in self._read:
-                return False
-            users = [use.owner.operation for use in value.uses]
-            known = self._dead[value] = bool(users) and all(self._goes_away(user) for user in users)
-        return known
+        return _settled(value, self._dead, self._waits_to_die, all, meanwhile=False)
 
-    def _goes_away(self, op: Operation) -> bool:
-        if not len(op.results):
+    def _waits_to_die(self, value: Value) -> bool | list[Value]:
+        users = [use.owner.operation for use in value.uses]
+        if value in self._read or not users:
             return False
-        result = op.results[0]
-        if result in self.floats:
+        waiting: list[Value] = []
+        for user in users:
+            if not len(user.results):
+                return False
+            if not self._is_replaced(user.results[0]):
+                waiting.append(user.results[0])
+        return waiting or True
+
+    def _is_replaced(self, result: Value) -> bool:
+        if result in self.floats or isinstance(self.env.forms.get(result), AccumForm):
             return True
         decision = self.env.decisions.get(result)
-        if decision is not None and decision.replaces and decision in self._carried_out:
-            return True
-        return isinstance(self.env.forms.get(result), AccumForm) or self.is_dead(result)
+        return decision is not None and decision.replacement is not None and decision in self._carried_out
+
+
+def _settled(
+    value: Value,
+    known: dict[Value, bool],
+    ask: Callable[[Value], bool | list[Value]],
+    combine: Callable[[Iterable[bool]], bool],
+    *,
+    meanwhile: bool,
+) -> bool:
+    """Something of a value that depends on the same of others, without recursion: chains may be long.
+
+    Args:
+        value: the value.
+        known: answers so far.
+        ask: the answer, or the values that it depends on.
+        combine: the answer from theirs.
+        meanwhile: the answer of a value that depends on itself.
+    """
+    pending = [value]
+    waiting: dict[Value, list[Value]] = {}
+    while pending:
+        current = pending[-1]
+        others = waiting.pop(current, None)
+        if others is not None:
+            known[current] = combine(known[other] for other in others)
+        elif current not in known:
+            answer = ask(current)
+            if isinstance(answer, list):
+                waiting[current] = answer
+                known[current] = meanwhile
+                pending += [other for other in answer if other not in known]
+                continue
+            known[current] = answer
+        pending.pop()
+    return known[value]
 
 
 class _Demand:
@@ -267,20 +307,18 @@ class _Alive:
             self._known.update((v, True) for v in _values_read(decision) if v not in floats)
 
     def is_read(self, value: Value) -> bool:
-        known = self._known.get(value)
-        if known is None:
-            self._known[value] = True
-            users = [use.owner.operation for use in value.uses]
-            known = self._known[value] = not users or any(self._keeps(user) for user in users)
-        return known
+        return _settled(value, self._known, self._waits_to_be_read, any, meanwhile=True)
 
-    def _keeps(self, user: Operation) -> bool:
-        if not len(user.results):
-            return True
-        decision = self._env.decisions.get(user.results[0])
-        if decision is not None and decision.replaces and not decision.on_demand:
-            return False  # what it reads is known to be read
-        return any(self.is_read(r) for r in user.results)
+    def _waits_to_be_read(self, value: Value) -> bool | list[Value]:
+        users = [use.owner.operation for use in value.uses]
+        waiting: list[Value] = []
+        for user in users:
+            if not len(user.results):
+                return True
+            decision = self._env.decisions.get(user.results[0])
+            if decision is None or decision.replacement is None or decision.on_demand:
+                waiting += user.results  # what a replaced one reads is known to be read
+        return waiting or not users
 
 
 def _has_float_user(value: Value, env: Environment, alive: _Alive) -> bool:

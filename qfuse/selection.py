@@ -10,7 +10,7 @@ Variables of a region:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -109,11 +109,15 @@ class _Builder:
         by_kernels = _only_for_kernels(live)
         for decision in live:
             self._integer_side(decision, decision in by_kernels)
-        self._float_side(live)
-        for node in planned.nodes:
-            form = self._env.forms.get(node.result)
-            if isinstance(form, AccumForm) and form.decision in self.decisions:
-                self._float_access(node.result, form, form.decision in by_kernels)
+        accumulated = [node for node in planned.nodes if self._base(node.result) is not None]
+        self._float_side(live, accumulated)
+        for node in accumulated:
+            self._float_access(node.result, by_kernels)
+
+    def _base(self, value: Value) -> int | None:
+        """The variable of the accumulators that a float value is made of."""
+        form = self._env.forms.get(value)
+        return self.decisions.get(form.decision) if isinstance(form, AccumForm) else None
 
     def _variable(self) -> int:
         self.variables.append(Variable())
@@ -151,9 +155,9 @@ class _Builder:
 
     # -- floats ----------------------------------------------------------------------------------------------
 
-    def _float_side(self, live: Sequence[Decision]) -> None:
+    def _float_side(self, live: Sequence[Decision], accumulated: Sequence[Node]) -> None:
         """What goes away when decisions are carried out, found backwards from what they replace."""
-        pending = [d.node.op for d in reversed(live)]
+        pending = [node.op for node in accumulated] + [d.node.op for d in live]
         seen: set[Value] = set()
         while pending:
             op = pending.pop()
@@ -197,9 +201,9 @@ class _Builder:
     def _known_end(self, result: Value) -> int | None:
         if result in self._replaced:
             return self._replaced[result]
-        form = self._env.forms.get(result)
-        if isinstance(form, AccumForm) and form.decision in self.decisions:
-            return self.decisions[form.decision]
+        base = self._base(result)
+        if base is not None:
+            return base
         return _STAYS if result in self._kept else None
 
     def _new_end(self, users: Sequence[Operation]) -> int:
@@ -221,11 +225,13 @@ class _Builder:
 
     # -- crossings -------------------------------------------------------------------------------------------
 
-    def _float_access(self, value: Value, form: AccumForm, by_kernels: bool) -> None:
+    def _float_access(self, value: Value, by_kernels: Collection[Decision]) -> None:
         """The cost of a float value of accumulators, while anything that reads it stays."""
+        form = self._env.forms[value]
+        assert isinstance(form, AccumForm), "asked for values of accumulators"
         base = self.decisions[form.decision]
         workloads = [self._workloads.of_float_value(form, value)]
-        own = self._workloads.of_decision(form.decision) if by_kernels else None
+        own = self._workloads.of_decision(form.decision) if form.decision in by_kernels else None
         if own is not None:
             workloads.append(own)
         users = [use.owner.operation for use in value.uses]

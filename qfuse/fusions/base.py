@@ -24,6 +24,7 @@ class Fusion:
         counted: whether each of its decisions is a compute operation for the report's counts. Contractions and
             reductions are counted by their nodes.
         declines: whether its reason is noted in the report (`declined`) where another fusion takes the node.
+        on_demand: whether its decisions are `on_demand`, so that what others read decides on them, not their cost.
         opt_in: whether it is used only where a target or the option `fusions` names it.
     """
 
@@ -35,6 +36,7 @@ class Fusion:
     listed: bool = True
     counted: bool = False
     declines: bool = False
+    on_demand: bool = False
     opt_in: bool = False
 
     def match(self, node: Node) -> bool:

@@ -30,6 +30,7 @@ class RespellQuantize(Fusion):
     nodes = (Quantize,)
     benefit = 0
     exactness = ("bit-exact",)
+    on_demand = True
     doc = "a quantize that stays becomes one operation that rounds by additions"
 
     def match(self, node: Node) -> bool:
