@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from qfuse._mlir import Bindings, Operation, Value
 from qfuse.cost.options import Options
@@ -11,6 +11,7 @@ from qfuse.cost.target import Target
 from qfuse.cost.workload import bytes_moved
 from qfuse.emit.expression import stored_tensors
 from qfuse.emit.vocabulary import Vocabulary
+from qfuse.errors import RegistryError, noted
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.requires import allowed
 from qfuse.graph import (
@@ -105,13 +106,31 @@ class Analysis:
         accepted = self._accepted.get(node.result) if limited else fusion.id
         if accepted is not None and accepted != fusion.id:
             return None
-        outcome = fusion.check(node, self.env)
+        outcome = self._checked(fusion, node)
         if not isinstance(outcome, Decision):
             return outcome if self.env.target.allows(fusion.id) or not fusion.listed else None
         if accepted is None:
             return None
         refused = self.env.vocabulary.supports(outcome, self.env)
         return allowed(outcome, self.env) if refused is None else refused
+
+    def _checked(self, fusion: Fusion, node: Node) -> Decision | Refusal | None:
+        """What a fusion says of a node. Its own exceptions pass, with a line that says whose they are."""
+        try:
+            outcome = cast("object", fusion.check(node, self.env))
+        except BaseException as error:
+            noted(error, f"raised by the check of {self.described(fusion, node)}")
+            raise
+        if outcome is None or isinstance(outcome, Decision | Refusal):
+            return outcome
+        raise RegistryError(
+            f"the check of {self.described(fusion, node)} returned {outcome!r}, not a Decision, a Refusal or None"
+        )
+
+    def described(self, fusion: Fusion, node: Node) -> str:
+        """A fusion with its owner and the operation that it was asked about."""
+        owner = self._registry.owner(fusion.id)
+        return f"fusion {fusion.id} of {owner} for {node.op.name} at {self.bindings.location(node.op)}"
 
     def withdraw(self, withdrawn: Mapping[Decision, Refusal | None]) -> None:
         """Takes decisions back and decides again what read their results; nothing else takes their place.

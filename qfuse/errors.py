@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Sequence
 
 
@@ -19,7 +20,7 @@ class UsageError(QfuseError):
 
 
 class RegistryError(QfuseError):
-    """Two fusions or targets of one name, or a plugin that could not be loaded."""
+    """Two fusions or targets of one name, or something that is no fusion, target or emitter."""
 
 
 def unknown(kind: str, name: str, known: Sequence[str]) -> str:
@@ -27,3 +28,9 @@ def unknown(kind: str, name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"unknown {kind} {name!r}: {hint}known are {', '.join(known) or 'none'}"
+
+
+def noted(error: BaseException, note: str) -> None:
+    """Adds a line to what is shown of an exception that is passed on; Python 3.10 has no such lines."""
+    if sys.version_info >= (3, 11):
+        error.add_note(note)

@@ -22,7 +22,7 @@ from qfuse.cost.target import Target
 from qfuse.emit.base import BuildContext
 from qfuse.emit.vocabulary import Vocabulary, vocabulary_of
 from qfuse.erase import erase
-from qfuse.errors import InputError
+from qfuse.errors import InputError, UsageError, noted
 from qfuse.graph import AccumForm, Decision
 from qfuse.integer_only import name_float_operations
 from qfuse.policy import apply_policy
@@ -84,17 +84,38 @@ def _installed() -> FusionRegistry:
     return FusionRegistry.discover()
 
 
+def _usable(registry: Any) -> FusionRegistry:
+    """The registry that was given, or that of what is installed."""
+    if registry is not None and not isinstance(registry, FusionRegistry):
+        raise UsageError(f"registry takes a FusionRegistry, got {registry!r}")
+    return _installed() if registry is None else registry
+
+
+def _vocabulary(known: FusionRegistry, target: Target, options: Options) -> type[Vocabulary]:
+    """What the target's emitter can write.
+
+    Raises:
+        UsageError: not what the options ask for; quotes the line of a target's file that names the emitter.
+    """
+    vocabulary = vocabulary_of(known.emitter(target))
+    try:
+        vocabulary.check_options(target.name, options.epilogue, options.scaling)
+    except UsageError as error:
+        where = "" if target.origin is None else f" ({target.quoted(('emitter',))})"
+        raise UsageError(f"{error}{where}") from None
+    return vocabulary
+
+
 def _analyse(
     root: Any, target: str | os.PathLike[str] | Target, registry: FusionRegistry | None, options: dict[str, Any]
 ) -> tuple[Analysis, list[Boundary], Report]:
     operation = getattr(root, "operation", root)
     bindings = Bindings.of(root)
-    known = _installed() if registry is None else registry
+    known = _usable(registry)
     chosen = target if isinstance(target, Target) else known.target(target)
     parsed = Options.of(chosen, options)
     usable = known.restricted(chosen, parsed.fusions, parsed.disable)
-    vocabulary = vocabulary_of(known.emitter(chosen))
-    vocabulary.check_options(chosen.name, parsed.epilogue, parsed.scaling)
+    vocabulary = _vocabulary(known, chosen, parsed)
     analysis = Analysis(operation, bindings, usable, chosen, parsed, vocabulary)
     _check_dialect(analysis, chosen, vocabulary)
     costs = apply_policy(analysis)
@@ -182,7 +203,7 @@ def _fuse(
         if counting:
             analysis.count_bytes(report, "bytes_after")
         return report
-    known = _installed() if registry is None else registry
+    known = _usable(registry)
     builder = Builder(analysis.bindings, analysis.root.context)
     context = BuildContext(
         analysis.bindings,
@@ -236,9 +257,16 @@ def _build(analysis: Analysis, context: BuildContext, boundaries: list[Boundary]
         result = node.result
         decision = analysis.env.decisions.get(result)
         if decision is not None and decision in live and decision.replaces:
-            value = context.build(decision)
-            with context.at(node.op):
-                value = context.cast(value, result.type)
+            try:
+                value = context.build(decision)
+            except BaseException as error:
+                noted(error, f"raised by the build of {analysis.described(decision.fusion, node)}")
+                raise
+            if not isinstance(getattr(value, "type", None), analysis.bindings.ir.Type):
+                raise InputError(f"the build of {analysis.described(decision.fusion, node)} returned {value!r}")
+            if analysis.bindings.is_ranked_tensor(value.type):
+                with context.at(node.op):
+                    value = context.cast(value, result.type)
             _same_type(result, value, decision)
             if result not in dropped:
                 context.replaced[result] = value
@@ -286,11 +314,11 @@ def as_pass(
     Raises:
         UsageError: an unknown target, fusion or option, at once.
     """
-    known = _installed() if registry is None else registry
+    known = _usable(registry)
     chosen = target if isinstance(target, Target) else known.target(target)
     parsed = Options.of(chosen, options)
     known.restricted(chosen, parsed.fusions, parsed.disable)
-    vocabulary_of(known.emitter(chosen)).check_options(chosen.name, parsed.epilogue, parsed.scaling)
+    _vocabulary(known, chosen, parsed)
 
     def qfuse_pass(op: Any, _pass: Any = None) -> None:
         reports.append(fuse(op, chosen, registry, **options))

@@ -26,7 +26,7 @@ from qfuse.cost.target import Target
 from qfuse.emit.iree import IreeEmitter
 from qfuse.emit.linalg import LinalgEmitter
 from qfuse.emit.tosa import TosaEmitter
-from qfuse.errors import RegistryError, UsageError, unknown
+from qfuse.errors import RegistryError, UsageError, noted, unknown
 from qfuse.fusions.base import Fusion
 from qfuse.matchers.nodes import Node
 
@@ -58,10 +58,8 @@ class FusionRegistry:
         self.problems: list[str] = []
         self._names: set[str] = set()
         self._by_type: dict[type, list[Fusion]] = {}
-        for fusion in fusions:
-            self._add(self._fusions, "fusion", fusion.id, fusion, owner)
-        for target in targets:
-            self._add(self._targets, "target", target.name, target, owner)
+        for item in (*fusions, *targets):
+            self._add(*self._entry_of(item), owner)
 
     @staticmethod
     def discover() -> FusionRegistry:
@@ -73,14 +71,14 @@ class FusionRegistry:
             RegistryError: two distributions use one name.
         """
         registry = FusionRegistry()
-        for group, table, kind, name_of in (
-            (FUSIONS_GROUP, registry._fusions, "fusion", _fusion_id),
-            (TARGETS_GROUP, registry._targets, "target", _target_name),
-            (EMITTERS_GROUP, registry._emitters, "emitter", _emitter_name),
+        for group, table, kind, named_of in (
+            (FUSIONS_GROUP, registry._fusions, "fusion", _fusions),
+            (TARGETS_GROUP, registry._targets, "target", _targets),
+            (EMITTERS_GROUP, registry._emitters, "emitter", _emitters),
         ):
             for point in sorted(entry_points(group=group), key=lambda p: (_owner(p), p.name)):
                 try:
-                    named = _named(point.load()(), name_of)
+                    named = named_of(point.load()())
                 except Exception as error:  # noqa: BLE001 - a plugin's own failure must not take the rest down
                     problem = f"{kind} plugin {point.name!r} of {_owner(point)} failed to load: {error!r}"
                     registry.problems.append(problem)
@@ -128,7 +126,7 @@ class FusionRegistry:
         """
         copy = self._copy()
         new = [copy._entry_of(item) for item in items]
-        new += [(copy._emitters, "emitter", name, emitter) for name, emitter in (emitters or {}).items()]
+        new += [(copy._emitters, "emitter", name, emitter) for name, emitter in _emitters(emitters or {})]
         for table, kind, name, _ in new if replace else ():
             if table.pop(name, None) is None:
                 raise RegistryError(
@@ -157,7 +155,7 @@ class FusionRegistry:
     def _entry_of(self, item: Fusion | Target) -> tuple[dict[str, _Owned], str, str, Any]:
         if isinstance(item, Target):
             return self._targets, "target", item.name, item
-        return self._fusions, "fusion", item.id, item
+        return self._fusions, "fusion", _fusion_id(item), item
 
     def _known_to(self, target: Target) -> None:
         """Checks the ids that a target names; those of fusions that were taken out by `without` and `only` are known.
@@ -168,11 +166,21 @@ class FusionRegistry:
         for key, ids in (("fusions", target.fusions or ()), ("forbidden", target.forbidden)):
             for name in sorted(ids):
                 if name not in self._names:
-                    raise UsageError(f"{unknown('fusion', name, sorted(self._names))} ({target.quoted((key,))})")
+                    raise UsageError(f"{self._unknown('fusion', name, self._names)} ({target.quoted((key,))})")
+        for name in target.costs:
+            if "." in name and name not in self._names:
+                raise UsageError(f"{self._unknown('fusion', name, self._names)} ({target.quoted(('costs', name))})")
 
     def _known_fusion(self, name: str) -> None:
+        if not isinstance(cast("object", name), str):
+            raise UsageError(f"takes ids of fusions, got {name!r}")
         if name not in self._fusions:
-            raise UsageError(unknown("fusion", name, sorted(self._fusions)))
+            raise UsageError(self._unknown("fusion", name, self._fusions))
+
+    def _unknown(self, kind: str, name: str, known: Iterable[str]) -> str:
+        """The message for a name that is not known; it may be that of a plugin that failed to load."""
+        failed = [p for p in self.problems if p.startswith(f"{kind} plugin ")]
+        return "; ".join([unknown(kind, name, sorted(known)), *failed])
 
     def restricted(self, target: Target, only: Iterable[str] | None, disable: Iterable[str]) -> FusionRegistry:
         """The registry for one run: `only` these, less `disable`; what opts in only where it or the target names it.
@@ -219,18 +227,23 @@ class FusionRegistry:
         """The target of this name, or that of a TOML file: a path, or a name that ends in `.toml`.
 
         Raises:
-            UsageError: there is none, with a list of the known; or the file does not describe one.
+            UsageError: there is none, with a list of the known and of plugins that failed to load; or the file does
+                not describe one.
         """
+        if not isinstance(cast("object", name), str | os.PathLike):
+            raise UsageError(f"target takes a name, a path or a Target, got {name!r}")
         if not isinstance(name, str) or name.endswith(".toml"):
             return Target.load(name)
         if name not in self._targets:
-            raise UsageError(unknown("target", name, sorted(self._targets)))
+            raise UsageError(self._unknown("target", name, self._targets))
         return self._targets[name].item
 
     def emitter(self, target: Target) -> Callable[..., Any]:
         """The emitter class of a target."""
         if target.emitter not in self._emitters:
-            raise UsageError(unknown("emitter", target.emitter, sorted(self._emitters)))
+            raise UsageError(
+                f"{self._unknown('emitter', target.emitter, self._emitters)} ({target.quoted(('emitter',))})"
+            )
         return self._emitters[target.emitter].item
 
     def for_node(self, node: Node) -> list[Fusion]:
@@ -239,7 +252,14 @@ class FusionRegistry:
         asked = self._by_type.get(kind)
         if asked is None:
             asked = self._by_type[kind] = [f for f in self.fusions if issubclass(kind, _asked_about(f))]
-        return [f for f in asked if f.match(node)]
+        return [f for f in asked if self._matches(f, node)]
+
+    def _matches(self, fusion: Fusion, node: Node) -> bool:
+        try:
+            return fusion.match(node)
+        except BaseException as error:
+            noted(error, f"raised by the match of fusion {fusion.id} of {self.owner(fusion.id)} for {node.op.name}")
+            raise
 
 
 def _asked_about(fusion: Fusion) -> tuple[type[Node], ...]:
@@ -254,23 +274,52 @@ def _owner(point: EntryPoint) -> str:
 
 
 def _fusion_id(item: Any) -> str:
+    """The id of something that may be a fusion.
+
+    Raises:
+        RegistryError: it is none, or what it says of itself has another type than documented.
+    """
     if not isinstance(item, Fusion):
-        raise TypeError(f"expected a qfuse Fusion, got {type(item).__name__}")
-    return item.id
+        raise RegistryError(f"expected a qfuse Fusion, got {_described(item)}")
+    name, benefit, nodes = cast("tuple[object, object, object]", (item.id, item.benefit, item.nodes))
+    if not isinstance(name, str):
+        raise RegistryError(f"fusion {type(item).__name__}: id takes a name such as 'acme.qmatmul', got {name!r}")
+    if not isinstance(benefit, int):
+        raise RegistryError(f"fusion {name!r}: benefit takes an integer, got {benefit!r}")
+    if not isinstance(nodes, tuple) or not all(map(_is_node_type, cast("tuple[object, ...]", nodes))):
+        raise RegistryError(f"fusion {name!r}: nodes takes a tuple of types of nodes, got {nodes!r}")
+    return name
 
 
-def _named(made: Any, name_of: Callable[[Any], str]) -> list[tuple[str, Any]]:
-    """What a plugin returned, with names: a mapping brings its own."""
-    if isinstance(made, dict):
-        return list(cast("dict[str, Any]", made).items())
-    return [(name_of(item), item) for item in made]
+def _described(item: object) -> str:
+    return f"the class {item.__name__}" if isinstance(item, type) else type(item).__name__
 
 
-def _emitter_name(item: Any) -> str:
-    raise TypeError(f"expected a mapping of emitter names to classes, got {type(item).__name__} in a sequence")
+def _is_node_type(item: object) -> bool:
+    return isinstance(item, type) and issubclass(item, Node)
 
 
-def _target_name(item: Any) -> str:
-    if not isinstance(item, Target):
-        raise TypeError(f"expected a qfuse Target, got {type(item).__name__}")
-    return item.name
+def _fusions(made: Any) -> list[tuple[str, Any]]:
+    """Fusions with their ids."""
+    return [(_fusion_id(item), item) for item in made]
+
+
+def _targets(made: Any) -> list[tuple[str, Any]]:
+    """Targets with their names."""
+    found: list[tuple[str, Any]] = []
+    for item in made:
+        if not isinstance(item, Target):
+            raise TypeError(f"expected a qfuse Target, got {type(item).__name__}")
+        found.append((item.name, item))
+    return found
+
+
+def _emitters(made: Any) -> list[tuple[str, Any]]:
+    """Emitter classes with their names."""
+    if not isinstance(made, Mapping):
+        raise TypeError(f"expected a mapping of emitter names to classes, got {type(made).__name__}")
+    found = list(cast("Mapping[str, Any]", made).items())
+    for name, emitter in found:
+        if not callable(emitter):
+            raise RegistryError(f"emitter {name!r} takes a class, got {emitter!r}")
+    return found

@@ -181,8 +181,8 @@ def limit_max_size(most: int, name: str, size: int | None) -> str | None:
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names or numbers in order, for a reason."""
-    return ", ".join(str(n) for n in sorted(names))
+    """Names or numbers in order, for a reason; `none` where there are none."""
+    return ", ".join(str(n) for n in sorted(names)) or "none"
 
 
 OPERAND_CHECKS: Mapping[str, Callable[[Any, Operand], str | None]] = {

@@ -8,7 +8,7 @@ from numbers import Real
 
 from qfuse.cost.target import Target
 from qfuse.cost.workload import Workload
-from qfuse.errors import UsageError
+from qfuse.errors import UsageError, noted
 
 #: Costs are added as whole numbers of this unit, so that sums do not depend on their order.
 FEMTOSECONDS = 10**15
@@ -38,10 +38,14 @@ def seconds(workload: Workload, target: Target) -> float | None:
     own = target.costs.get(workload.fusion) or target.costs.get(workload.kind)
     if own is None:
         return roofline(workload, target)
-    found = own(workload)
+    try:
+        found: object = own(workload)
+    except BaseException as error:
+        noted(error, f"raised by the cost function of target {target.name} for {workload.fusion or workload.kind}")
+        raise
     if found is not None and not (isinstance(found, Real) and math.isfinite(found) and found >= 0):
         raise UsageError(f"the cost function of target {target.name} for {workload.kind} returned {found!r}")
-    return found
+    return None if found is None else float(found)
 
 
 def missing(workload: Workload, target: Target) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from qfuse.cost.limits import CLAMPS, Limits, OperandLimits
@@ -101,11 +101,17 @@ def storage_type(value: Any) -> str:
     return value
 
 
-def layout(value: Any) -> str:
-    """A letter a dimension."""
-    if not isinstance(value, str) or not value.isalpha() or not value.isupper():
-        raise InvalidKeyError(f"takes layouts such as NHWC, got {value!r}")
-    return value
+def layout(letters: str, example: str) -> Converter:
+    """A letter a dimension, of these."""
+
+    def convert(value: Any) -> str:
+        if not isinstance(value, str) or not value or set(value) - set(letters):
+            raise InvalidKeyError(
+                f"takes layouts such as {example}, of the letters {', '.join(letters)}, got {value!r}"
+            )
+        return value
+
+    return convert
 
 
 def one_of(kind: str, known: Sequence[str]) -> Converter:
@@ -193,34 +199,45 @@ class Kind:
         multiples: sizes that can have to be multiples of a number.
         extents: further sizes; these can have a maximum only.
         keys: further keys.
-        layouts: whether the order of dimensions has a meaning.
+        layouts: by role what orders of dimensions there are, where they have a meaning.
     """
 
     roles: tuple[str, ...]
     multiples: tuple[str, ...]
     extents: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
-    layouts: bool = False
+    layouts: Mapping[str, Converter] = field(default_factory=dict[str, Converter])
 
-    def operand_keys(self, role: str) -> tuple[str, ...]:
+    def operand_keys(self, role: str) -> dict[str, Converter]:
         """The keys of an operand."""
-        absent = {"layouts": not self.layouts, "constant": role == "result"}
-        return tuple(key for key in OPERAND_KEYS if not absent.get(key, False))
+        known = dict(OPERAND_KEYS)
+        if role == "result":
+            del known["constant"]
+        if role in self.layouts:
+            known["layouts"] = several(self.layouts[role])
+        return known
 
 
 _RESCALED = ("epilogues", "scalings", "clamp")
+_IMAGE = layout("NGCDHW", "NHWC")
 _CONVOLUTION = Kind(
     ("input", "weight", "result"),
     ("batch", "groups", "in_channels", "out_channels", "reduction"),
     ("spatial", "window", "stride", "dilation"),
     ("accumulators", *_RESCALED),
-    layouts=True,
+    layouts={"input": _IMAGE, "weight": layout("OGIDHW", "OIHW"), "result": _IMAGE},
 )
 _ELEMENTS = ("elements", "inner")
 
 #: What a target can say of each kind of operation.
 KINDS: Mapping[str, Kind] = {
-    "contraction": Kind(("lhs", "rhs", "result"), ("B", "M", "N", "K"), (), ("accumulators", *_RESCALED), layouts=True),
+    "contraction": Kind(
+        ("lhs", "rhs", "result"),
+        ("B", "M", "N", "K"),
+        (),
+        ("accumulators", *_RESCALED),
+        {"lhs": layout("BMK", "MK"), "rhs": layout("BNK", "NK"), "result": layout("BMN", "MN")},
+    ),
     "convolution": _CONVOLUTION,
     "depthwise": _CONVOLUTION,
     "sum": Kind(("input", "result"), (*_ELEMENTS, "reduction"), (), ("accumulators", *_RESCALED)),
@@ -238,7 +255,6 @@ OPERAND_KEYS: Mapping[str, Converter] = {
     "zero_point": boolean,
     "block_sizes": several(positive_integer),
     "constant": boolean,
-    "layouts": several(layout),
 }
 _KIND_KEYS: Mapping[str, Converter] = {
     "supported": boolean,
@@ -281,7 +297,7 @@ def kind_keys(kind: str) -> dict[str, Converter]:
         "max_size": table("size", dict.fromkeys((*known.multiples, *known.extents), positive)),
     }
     own = {key: _KIND_KEYS[key] for key in ("supported", *known.keys)}
-    roles = {role: table("key", {k: OPERAND_KEYS[k] for k in known.operand_keys(role)}) for role in known.roles}
+    roles = {role: table("key", known.operand_keys(role)) for role in known.roles}
     return {**own, **sizes, **roles}
 
 
@@ -289,11 +305,28 @@ def limits_of(kind: str, value: Any) -> Limits:
     """The limits of a kind from a table of its keys.
 
     Raises:
-        InvalidKeyError: a key is not known or has a value of the wrong kind.
+        InvalidKeyError: a key is not known or has a value of the wrong kind, or two keys contradict each other.
     """
     found = table("key", kind_keys(kind))(value)
+    _check_together(kind, found)
     roles = {role: OperandLimits(**found.pop(role)) for role in KINDS[kind].roles if role in found}
     return Limits(operands=roles, **found)
+
+
+def _check_together(kind: str, found: Mapping[str, Any]) -> None:
+    """Raises InvalidKeyError where two keys leave nothing that both allow."""
+    factors: Mapping[str, int] = found.get("multiple_of", {})
+    for size, most in found.get("max_size", {}).items():
+        if factors.get(size, 1) > most:
+            raise InvalidKeyError(
+                f"{most} at most, and multiples of {factors[size]}: no size is both", ("max_size", size)
+            )
+    for role in KINDS[kind].roles:
+        operand: Mapping[str, Any] = found.get(role, {})
+        storage, signed = operand.get("storage"), operand.get("signed")
+        if storage and signed is not None and not any(s.startswith("s") == signed for s in storage):
+            taken = "signed" if signed else "unsigned"
+            raise InvalidKeyError(f"{taken} only, and none of {', '.join(sorted(storage))} is", (role, "signed"))
 
 
 def checked_limits(value: Any) -> dict[str, Limits]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from qfuse.cost.limits import KIND_CHECKS, OPERAND_CHECKS, SIZE_CHECKS, Limits, OperandLimits, limit_fusion
 from qfuse.cost.schema import OPERANDS, SIDES, TARGET_KEYS, InvalidKeyError, checked_limits
@@ -96,8 +96,16 @@ class Target:
             try:
                 object.__setattr__(self, known.name, convert(value))
             except InvalidKeyError as error:
-                prefix = () if known.name == "limits" else (known.name,)
+                prefix = () if known.name == "limits" and error.path else (known.name,)
                 raise UsageError(self._invalid((*prefix, *error.path), error.message)) from None
+        both = sorted(set(self.fusions or ()) & set(self.forbidden))
+        if both:
+            raise UsageError(self._invalid(("forbidden",), f"{both[0]} is among the fusions that may be used, too"))
+        self._check_costs()
+
+    def _check_costs(self) -> None:
+        if not isinstance(cast("object", self.costs), Mapping):
+            raise UsageError(self._invalid(("costs",), f"takes a mapping of names to functions, got {self.costs!r}"))
         for key, function in self.costs.items():
             if "." not in key and key not in KINDS:
                 raise UsageError(self._invalid(("costs",), unknown("kind of workload", key, KINDS)))

@@ -17,6 +17,17 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+_RUN = "is an option of a run, not a key of a target: qfuse-opt --option {0}=..., qfuse.fuse(..., {0}=...)"
+#: What is said of what stands in another place, or goes by another name.
+_ELSEWHERE = {
+    "costs": "cost functions are Python: dataclasses.replace(qfuse.Target.load(...), costs={...})",
+    "limits": "limits are tables of their own: [contraction], [convolution], ...",
+    "target": "the keys of a target stand at the top of the file, in no table",
+    **{option: _RUN.format(option) for option in ("policy", "boundary", "lookup16", "max_reduction", "disable")},
+    **dict.fromkeys(("matmul", "linear", "gemm"), "matrix products are called contraction"),
+    **dict.fromkeys(("conv", "conv1d", "conv2d", "conv3d"), "it is called convolution, and depthwise"),
+}
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -76,13 +87,14 @@ def read_document(file: str) -> dict[str, Any]:
         elif key in TARGET_KEYS:
             found[key] = value
         else:
-            raise UsageError(origin.error((key,), unknown("key", key, (*TARGET_KEYS, *KINDS))))
+            message = unknown("key", key, (*TARGET_KEYS, *KINDS))
+            raise UsageError(origin.error((key,), _ELSEWHERE.get(key, message)))
     return {**found, "limits": limits}
 
 
 def _text(file: str) -> str:
     try:
-        with open(file, encoding="utf-8") as opened:
+        with open(file, encoding="utf-8-sig") as opened:
             return opened.read()
     except OSError as error:
         raise UsageError(f"target file {file}: {error.strerror}") from None

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
 from qfuse.emit.spec import PlannedContraction
+from qfuse.errors import UsageError
 from qfuse.graph import AccumForm, Decision, Environment, Existing, Folded, Moved, QValue, Refusal, Step, StoredForm
 from qfuse.indexing import Extents, Index, as_dim, dims_of_index
 from qfuse.matchers.contraction import loop_extent
@@ -137,6 +139,8 @@ def allowed(decision: Decision, env: Environment) -> Decision | Refusal | None:
         return None if decision.on_demand else Refusal(reason, f"let the target use {fusion.id}")
     for needs in requirements_of(decision, env) if env.target.is_limited else ():
         reason = env.target.refuses(needs)
+        if reason is not None and not isinstance(cast("object", reason), str):
+            raise UsageError(f"refuses of target {env.target.name} returned {reason!r}, not a reason or None")
         if reason is not None:
             return Refusal(reason, "use another target, or what this one takes")
     return decision

@@ -201,8 +201,27 @@ ERRORS = {
     "truth as a size": ("[lookup]\ntable_sizes = [true]\n", "acme.toml:2: lookup.table_sizes: takes a positive"),
     "layout": (
         "[convolution.input]\nlayouts = ['nhwc']\n",
-        "acme.toml:2: convolution.input.layouts: takes layouts such as NHWC, got 'nhwc'",
+        "acme.toml:2: convolution.input.layouts: takes layouts such as NHWC, of the letters N, G, C, D, H, W, got 'nh",
     ),
+    "layout of another operand": (
+        "[contraction.rhs]\nlayouts = ['NK', 'MK']\n",
+        "acme.toml:2: contraction.rhs.layouts: takes layouts such as NK, of the letters B, N, K, got 'MK'",
+    ),
+    "a fusion chosen and forbidden": (
+        "fusions = ['qfuse.sum', 'qfuse.lookup']\nforbidden = ['qfuse.lookup']\n",
+        "acme.toml:2: forbidden: qfuse.lookup is among the fusions that may be used, too",
+    ),
+    "sizes that exclude each other": (
+        "[contraction]\nmultiple_of = { K = 16 }\nmax_size.K = 8\n",
+        "acme.toml:3: contraction.max_size.K: 8 at most, and multiples of 16: no size is both",
+    ),
+    "signs that exclude each other": (
+        "[sum.input]\nsigned = false\nstorage = ['s8', 's16']\n",
+        "acme.toml:2: sum.input.signed: unsigned only, and none of s16, s8 is",
+    ),
+    "cost functions": ("\n[costs]\nsum = 1\n", "acme.toml:2: costs: cost functions are Python: dataclasses.replace("),
+    "an option": ("policy = 'never'\n", "acme.toml:1: policy: is an option of a run, not a key of a target: "),
+    "another name": ("[matmul]\nsupported = false\n", "acme.toml:1: matmul: matrix products are called contraction"),
     "bandwidth": ("memory_bandwidth = 0\n", "acme.toml:1: memory_bandwidth: takes a positive number, got 0"),
     "infinite": ("memory_bandwidth = inf\n", "acme.toml:1: memory_bandwidth: takes a positive number, got inf"),
     "overhead": ("call_overhead = -1\n", "acme.toml:1: call_overhead: takes a number of seconds, got -1"),

@@ -297,7 +297,7 @@ def test_every_key_of_a_target_is_documented() -> None:
     roles = {role for kind in schema.KINDS.values() for role in kind.roles}
     keys = {key for kind in schema.KINDS for key in schema.kind_keys(kind)} - roles
     assert table_keys(page, "Of a kind of operation") == keys | sizes | set(schema.KINDS)
-    assert table_keys(page, "Of an operand") == set(schema.OPERAND_KEYS)
+    assert table_keys(page, "Of an operand") == {*schema.OPERAND_KEYS, "layouts"}
     text = (ROOT / page).read_text()
     values = (*roles, *schema.GRANULARITIES, *schema.EPILOGUES, *schema.ROUNDINGS, *schema.SPELLINGS, *schema.SCALINGS)
     assert [v for v in (*values, *schema.CLAMPS, *schema.OPERANDS, *schema.SIDES) if f"`{v}`" not in text] == []

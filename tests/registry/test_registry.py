@@ -429,3 +429,145 @@ def test_every_built_in_states_what_it_matches_and_how_exact_it_is() -> None:
         assert fusion.exactness, fusion.id
         assert set(fusion.exactness) <= classes
         assert Node not in fusion.nodes, fusion.id
+
+
+# -- what is no fusion, and what raises ----------------------------------------------------------------------------
+
+
+class Odd(Silent):
+    """Asked about every node."""
+
+    def match(self, node: Node) -> bool:
+        """Always."""
+        return True
+
+
+class RaisingMatch(Odd):
+    """Fails when it is asked."""
+
+    def match(self, node: Node) -> bool:
+        """A bug."""
+        raise ZeroDivisionError
+
+
+class RaisingCheck(Odd):
+    """Fails when it is asked."""
+
+    def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
+        """A bug."""
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (Silent, "expected a qfuse Fusion, got the class Silent"),
+        ("acme", "expected a qfuse Fusion, got str"),
+        (Silent(None), "fusion Silent: id takes a name such as 'acme.qmatmul', got None"),  # type: ignore[arg-type]
+        (Silent("a", "high"), "fusion 'a': benefit takes an integer, got 'high'"),  # type: ignore[arg-type]
+    ],
+    ids=range(4),
+)
+def test_what_is_no_fusion_is_an_error(item: Any, message: str, installed: Callable[..., qfuse.FusionRegistry]) -> None:
+    """At once; a plugin that gives it is one that fails to load."""
+    for make in (lambda: qfuse.FusionRegistry([item]), lambda: qfuse.FusionRegistry().with_(item)):
+        with pytest.raises(qfuse.RegistryError) as caught:
+            make()
+        assert str(caught.value) == message
+    (problem,) = installed([entry("odd", "acme", lambda: [item])]).problems
+    assert problem == f"fusion plugin 'odd' of acme failed to load: {qfuse.RegistryError(message)!r}"
+
+
+def test_nodes_are_types_of_nodes() -> None:
+    """A tuple of them."""
+    fusion = Silent("a")
+    fusion.nodes = (int,)  # type: ignore[assignment]
+    with pytest.raises(qfuse.RegistryError, match="fusion 'a': nodes takes a tuple of types of nodes, got "):
+        qfuse.FusionRegistry([fusion])
+
+
+def test_an_emitter_is_something_to_call() -> None:
+    """Named."""
+    with pytest.raises(qfuse.RegistryError, match="emitter 'acme' takes a class, got 3"):
+        qfuse.FusionRegistry().with_(emitters={"acme": 3})  # type: ignore[dict-item]
+
+
+def test_an_unknown_name_may_be_that_of_a_plugin_that_failed(installed: Callable[..., qfuse.FusionRegistry]) -> None:
+    """So the message has what failed."""
+    registry = installed(targets=[entry("acme", "acme-qfuse", load_error)])
+    with pytest.raises(qfuse.UsageError) as caught:
+        registry.target("acme")
+    assert str(caught.value).endswith(f"known are {KNOWN_TARGETS}; {registry.problems[0]}")
+    with pytest.raises(qfuse.UsageError) as caught:
+        registry.fusion("acme.qmatmul")
+    assert "acme-qfuse" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("fusion", "method"), [(RaisingMatch, "match"), (RaisingCheck, "check")])
+def test_an_exception_of_a_fusion_says_whose_it_is(fusion: type[Silent], method: str, parse: Parse) -> None:
+    """It passes as it is, with a line; the module is unchanged."""
+    module = parse(samples.LINEAR)
+    before = str(module)
+    registry = qfuse.FusionRegistry.discover().with_(fusion("acme.odd", 9), owner="acme-qfuse")
+    with pytest.raises(ZeroDivisionError) as caught:
+        qfuse.fuse(module, registry=registry)
+    assert str(module) == before
+    if sys.version_info >= (3, 11):
+        (note,) = caught.value.__notes__
+        assert note.startswith(f"raised by the {method} of fusion acme.odd of acme-qfuse for linalg.")
+
+
+def test_a_check_that_answers_something_else(parse: Parse) -> None:
+    """Names the fusion, its owner and the operation."""
+
+    class Eager(Odd):
+        def check(self, node: Node, env: Environment) -> Any:
+            return True
+
+    module = parse(samples.LINEAR)
+    before = str(module)
+    registry = qfuse.FusionRegistry.discover().with_(Eager("acme.eager", 9), owner="acme-qfuse")
+    message = r"check of fusion acme\.eager of acme-qfuse for .* at .*:\d+ returned True, not a Decision, a Refusal or"
+    with pytest.raises(qfuse.RegistryError, match=message):
+        qfuse.fuse(module, registry=registry)
+    assert str(module) == before
+
+
+@pytest.mark.parametrize("run", [qfuse.fuse, qfuse.plan])
+def test_arguments_of_another_kind(run: Callable[..., Any], parse: Parse) -> None:
+    """Usage errors."""
+    with pytest.raises(qfuse.UsageError, match="target takes a name, a path or a Target, got 3"):
+        run(parse(samples.LINEAR), 3)
+    with pytest.raises(qfuse.UsageError, match="registry takes a FusionRegistry, got 'acme'"):
+        run(parse(samples.LINEAR), "linalg", "acme")
+    with pytest.raises(qfuse.UsageError, match=r"takes ids of fusions, got \['qfuse\.sum'\]"):
+        qfuse.FusionRegistry.discover().only(["qfuse.sum"])  # type: ignore[arg-type]
+
+
+def test_the_emitter_of_a_file_is_quoted(tmp_path: Path, parse: Parse) -> None:
+    """Where it is not known, and where it cannot write what the target's defaults ask for."""
+    file = tmp_path / "acme.toml"
+    for text, message in (
+        ("emitter = 'acme'", "unknown emitter 'acme': known are iree, linalg, tosa"),
+        ("emitter = 'tosa'", "option epilogue of target acme takes one of fixed-point, power-of-two, got 'float'"),
+    ):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(qfuse.UsageError) as caught:
+            qfuse.fuse(parse(samples.LINEAR), file)
+        assert str(caught.value) == f"{message} ({file}:1: {text})"
+
+
+def test_what_a_target_returns_is_checked(parse: Parse) -> None:
+    """Reasons are text; costs are for fusions that there are, and functions."""
+
+    class Vague(qfuse.Target):
+        def refuses(self, needs: qfuse.Requirements) -> Any:
+            return True
+
+    with pytest.raises(qfuse.UsageError, match="refuses of target vague returned True, not a reason or None"):
+        qfuse.fuse(parse(samples.LINEAR), Vague("vague"))
+    costs: Any = {"acme.qmatmul": lambda _work: 1.0}
+    with pytest.raises(qfuse.UsageError, match=r"unknown fusion 'acme\.qmatmul': .* \(field costs\.acme\.qmatmul\)"):
+        qfuse.fuse(parse(samples.LINEAR), qfuse.Target("t", costs=costs))
+    with pytest.raises(qfuse.UsageError, match=r"target t: costs: takes a mapping of names to functions, got \[\]"):
+        qfuse.Target("t", costs=[])  # type: ignore[arg-type]
