@@ -60,7 +60,7 @@ def _dtype(type_: Any) -> Any:
 
 def _run(op: Any, operands: list[Any], known: Mapping[Any, Any]) -> tuple[Any, ...]:
     if op.name.startswith("linalg."):
-        return (_structured(op, operands, known),)
+        return _structured(op, operands, known)
     if op.name == "tensor.extract":
         return (_extracted(operands[0], operands[1:]),)
     if op.name.startswith("tensor."):
@@ -75,28 +75,29 @@ def _run(op: Any, operands: list[Any], known: Mapping[Any, Any]) -> tuple[Any, .
 # -- structured operations -------------------------------------------------------------------------------------------
 
 
-def _structured(op: Any, operands: list[Any], known: Mapping[Any, Any]) -> Array:
+def _structured(op: Any, operands: list[Any], known: Mapping[Any, Any]) -> tuple[Array, ...]:
+    count = len(op.results)
     maps = [m.value for m in (linalg.get_indexing_maps(op) or op.attributes["indexing_maps"])]
     sizes = _extents(maps, operands)
     written = [e.position if isinstance(e, ir.AffineDimExpr) else None for e in maps[-1].results]  # None is 0
     parallel = [d for d in written if d is not None]
     reduction = [d for d in range(len(sizes)) if d not in parallel]
-    result = np.array(operands[-1])
+    results = [np.array(o) for o in operands[-count:]]
     grids: dict[int, Any] = {
         d: np.arange(sizes[d]).reshape([-1 if d == other else 1 for other in written]) for d in parallel
     }
     block = op.regions[0].blocks[0]
     shape = tuple(1 if d is None else sizes[d] for d in written)
-    readers = [[_reader(e) for e in m.results] for m in maps[:-1]]
+    readers = [[_reader(e) for e in m.results] for m in maps[:-count]]
     for step in itertools.product(*(range(sizes[d]) for d in reduction)):
         at = {**grids, **dict(zip(reduction, step, strict=True))}
         inputs = [
             operand[tuple(read(at) for read in reads)] if np.ndim(operand) else operand
-            for reads, operand in zip(readers, operands[:-1], strict=True)
+            for reads, operand in zip(readers, operands[:-count], strict=True)
         ]
-        values = _body(block, [*inputs, result], known, at)
-        result = np.broadcast_to(values, shape).astype(result.dtype)
-    return result
+        values = _body(block, [*inputs, *results], known, at)
+        results = [np.broadcast_to(v, shape).astype(r.dtype) for v, r in zip(values, results, strict=True)]
+    return tuple(results)
 
 
 def _extents(maps: Sequence[Any], operands: Sequence[Any]) -> list[int]:
@@ -132,7 +133,7 @@ def _body(block: Any, arguments: Sequence[Any], outer: Mapping[Any, Any], at: Ma
         op = op.operation
         operands = [known[v] if v in known else outer[v] for v in op.operands]
         if op.name == "linalg.yield":
-            return operands[0]
+            return operands
         if op.name == "linalg.index":
             known[op.results[0]] = np.asarray(at[op.attributes["dim"].value])
         elif op.name == "tensor.extract":
@@ -186,12 +187,21 @@ def _tensor(op: Any, operands: list[Any], known: Mapping[Any, Any]) -> Any:
 
 # -- scalar operations, on arrays of scalars ---------------------------------------------------------------------------
 
+
+def _divided(a: Array, b: Array) -> Array:
+    if not b.all():
+        raise PoisonError("division by zero")
+    return np.trunc(a / b)  # of integers that f64 holds
+
+
 _SIMPLE: dict[str, Callable[..., Any]] = {
     "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply, "arith.divf": np.divide,
     "arith.negf": np.negative, "math.absf": np.abs, "arith.maximumf": np.maximum, "arith.minimumf": np.minimum,
     "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin, "math.roundeven": np.rint, "arith.andi": np.bitwise_and,
     "arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply, "arith.xori": np.bitwise_xor,
     "arith.maxsi": np.maximum, "arith.minsi": np.minimum, "arith.select": np.where, "arith.ori": np.bitwise_or,
+    "math.absi": np.abs, "math.floor": np.floor, "arith.divsi": _divided,
+    "math.exp": lambda x: np.exp(x.astype(np.float64)), "math.erf": np.vectorize(math.erf, otypes=[np.float64]),
 }  # fmt: skip
 
 _FLOAT_PREDICATES: dict[int, tuple[Callable[..., Any], bool]] = {
@@ -220,8 +230,6 @@ def _computed(op: Any, arrays: list[Array], dtype: Any) -> Any:
     if name in ("maxui", "minui"):
         unsigned = dtype().dtype.name.replace("int", "uint")
         return (np.maximum if name == "maxui" else np.minimum)(*(a.view(unsigned) for a in arrays)).view(dtype)
-    if name == "exp":
-        return np.exp(arrays[0].astype(np.float64)).astype(dtype)
     if name in ("extui", "uitofp", "index_castui"):
         return arrays[0].view(arrays[0].dtype.name.replace("int", "uint")).astype(dtype)
     if name in ("extsi", "sitofp", "trunci", "extf", "truncf", "index_cast"):
