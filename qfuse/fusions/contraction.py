@@ -111,7 +111,8 @@ def _plan(
     lhs = side_of(lhs_form, node.lhs_index, loops, env)
     rhs = side_of(rhs_form, node.rhs_index, loops, env)
     for role, side in (("lhs", lhs), ("rhs", rhs)):
-        if permutation_of(side.index, len(loops)) is None and not (role == "lhs" and isinstance(node, Convolution)):
+        in_window = isinstance(node, Convolution) and (role == "lhs" or node.multiplier > 0)
+        if permutation_of(side.index, len(loops)) is None and not in_window:
             return Refusal(f"{role} is read at {_printed(side.index)}, which is not a list of loops")
     if not dims_of_index(lhs.index) & dims_of_index(rhs.index) >= set(node.reduction):
         return Refusal("a reduction loop is not read by both operands")
