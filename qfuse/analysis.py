@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from qfuse._mlir import Bindings, Operation, Value
@@ -29,6 +29,7 @@ from qfuse.matchers.nodes import Node, Quantize
 from qfuse.matchers.recognizer import Recognizer
 from qfuse.registry import FusionRegistry
 from qfuse.report import Report
+from qfuse.settle import settled
 
 
 class Analysis:
@@ -192,7 +193,7 @@ class Analysis:
 
     def is_dead(self, value: Value) -> bool:
         """Whether nothing reads a value once the plan is carried out: all its users are replaced or dead."""
-        return _settled(value, self._dead, self._waits_to_die, all, meanwhile=False)
+        return settled(value, self._dead, self._waits_to_die, all, meanwhile=False)
 
     def _waits_to_die(self, value: Value) -> bool | list[Value]:
         users = [use.owner.operation for use in value.uses]
@@ -211,42 +212,6 @@ class Analysis:
             return True
         decision = self.env.decisions.get(result)
         return decision is not None and decision.replacement is not None and decision in self._carried_out
-
-
-def _settled(
-    value: Value,
-    known: dict[Value, bool],
-    ask: Callable[[Value], bool | list[Value]],
-    combine: Callable[[Iterable[bool]], bool],
-    *,
-    meanwhile: bool,
-) -> bool:
-    """Something of a value that depends on the same of others, without recursion: chains may be long.
-
-    Args:
-        value: the value.
-        known: answers so far.
-        ask: the answer, or the values that it depends on.
-        combine: the answer from theirs.
-        meanwhile: the answer of a value that depends on itself.
-    """
-    pending = [value]
-    waiting: dict[Value, list[Value]] = {}
-    while pending:
-        current = pending[-1]
-        others = waiting.pop(current, None)
-        if others is not None:
-            known[current] = combine(known[other] for other in others)
-        elif current not in known:
-            answer = ask(current)
-            if isinstance(answer, list):
-                waiting[current] = answer
-                known[current] = meanwhile
-                pending += [other for other in answer if other not in known]
-                continue
-            known[current] = answer
-        pending.pop()
-    return known[value]
 
 
 class _Demand:
@@ -326,7 +291,7 @@ class _Alive:
             self._known.update((v, True) for v in _values_read(decision) if v not in floats)
 
     def is_read(self, value: Value) -> bool:
-        return _settled(value, self._known, self._waits_to_be_read, any, meanwhile=True)
+        return settled(value, self._known, self._waits_to_be_read, any, meanwhile=True)
 
     def _waits_to_be_read(self, value: Value) -> bool | list[Value]:
         users = [use.owner.operation for use in value.uses]

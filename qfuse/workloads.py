@@ -22,6 +22,7 @@ from qfuse.fusions.kernel import KernelFusion
 from qfuse.fusions.requires import is_constant
 from qfuse.graph import AccumForm, Decision, Environment, Existing, Folded, Made, Moved, QValue, StoredForm
 from qfuse.matchers.nodes import Contraction, Convolution, Dequantize, LayoutNode, Node, Quantize, Reduction
+from qfuse.settle import settled
 
 Read = tuple[str, "int | None"]
 
@@ -64,18 +65,13 @@ class Workloads:
 
     def is_constant(self, value: Value) -> bool:
         """Whether a tensor is computed from constants only, so that a compiler does it ahead of time."""
-        known = self._constant.get(value)
-        if known is None:
-            op = getattr(value.owner, "operation", None)
-            if op is None:
-                known = False
-            elif op.name in _CONSTANT:
-                known = True
-            else:
-                self._constant[value] = False
-                known = op.name.startswith(DIALECTS) and all(self.is_constant(v) for v in op.operands)
-            self._constant[value] = known
-        return known
+        return settled(value, self._constant, self._made_of, all, meanwhile=False)
+
+    def _made_of(self, value: Value) -> bool | list[Value]:
+        op = getattr(value.owner, "operation", None)
+        if op is None or op.name in _CONSTANT:
+            return op is not None
+        return list(op.operands) or False if op.name.startswith(DIALECTS) else False
 
     def _operations(self, op: Operation, node: Node | None) -> int:
         if op.name != "linalg.generic":
@@ -84,8 +80,9 @@ class Workloads:
         return max(sum(name != "arith.constant" for name in body) - 1, 1)
 
     def _computed_in(self, op: Operation) -> str:
-        """The widest float type that an operation reads or writes, else the widest integer type."""
+        """The widest float type that an operation uses, else the widest integer type; conditions are free."""
         found = [self._element(v) for v in (*op.operands, *op.results) if self._bindings.is_ranked_tensor(v.type)]
+        found = [element for element in found if element != "i1"]
         floats = [e for e in found if e.startswith(("f", "bf"))]
         widest = max(floats or found, key=lambda e: element_bits(e) or 0, default="")
         return widest if floats or not widest.startswith("i") else f"s{widest[1:]}"

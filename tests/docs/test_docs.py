@@ -17,6 +17,7 @@ import pytest
 
 import qfuse
 from qfuse.cost import schema
+from tests.cost import test_policy
 from tests.pipeline import samples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -318,6 +319,17 @@ def test_the_explanation_in_the_cost_model_is_the_real_one(checkout: Path) -> No
     assert (checkout / "mlp.mixed.mlir").read_text().count("linalg.matmul") == 1
     report = qfuse.plan(parse((ROOT / DIGITS).read_text()), checkout / "slow.toml", explain_cost=True).report
     assert {key for entry in report.cost for key in entry} == table_keys(page, "Report")
+
+
+def test_the_plans_in_the_cost_model_are_those_that_are_tested() -> None:
+    page = (ROOT / "docs/cost-model.md").read_text()
+    rows = re.findall(r"^\| [^|]*\b(mlp|cnn|resnet_block)`[^|]*\|(.*)\|$", page, re.MULTILINE)
+    shown = {
+        (model, machine): plan.strip()
+        for model, plans in rows
+        for machine, plan in zip(test_policy.MACHINES, plans.split("|"), strict=True)
+    }
+    assert shown == test_policy.PLANS
 
 
 def test_the_snippet_of_the_cost_model_works() -> None:
