@@ -81,6 +81,15 @@ def print_plan(report: qfuse.Report) -> None:
         print(f"  {entry['location']}  float: {entry['op']}: {entry['reason']}")
 
 
+def print_cost(report: qfuse.Report) -> None:
+    """What the cost model makes of the model: seconds by the target's numbers, and what it would choose."""
+    known = [region for region in report.cost if region["unknown"] is None]
+    integer, other = (sum(region[f"{kind}_seconds"] for region in known) for kind in ("integer", "float"))
+    chosen = sum(region["chosen"] == "integer" for region in report.cost)
+    costs = f"integers {integer * 1e3:.3f} ms, float {other * 1e3:.3f} ms on Acme's machine"
+    print(f"\n  cost model       {costs}: integers for {chosen} of {len(report.cost)} regions")
+
+
 def steps(a: np.ndarray, b: np.ndarray, scale: float) -> str:
     """How many elements differ by how many steps of the result's grid."""
     values, counts = np.unique(np.rint(np.abs(a.astype(np.float64) - b) / scale), return_counts=True)
@@ -116,7 +125,8 @@ def run(model: Model, library: Path, rounds: int) -> list[str]:
     seconds = medians(programs, model.x, rounds)
 
     is_equal = np.array_equal(result.view(np.uint32), expected.view(np.uint32))
-    print(f"\n  kernel calls     {', '.join(f'{name} {count}' for name, count in calls.items())}")
+    print_cost(qfuse.plan(model.load(), "acme", policy="profitable").report)
+    print(f"  kernel calls     {', '.join(f'{name} {count}' for name, count in calls.items())}")
     print(f"  numpy reference  {'equal bit for bit' if is_equal else 'DIFFERS'}")
     print(f"  from QDQ         {steps(result, qdq, model.scale)} differ, in steps of the result")
     print(f"  from PyTorch     {steps(result, model.expected, model.scale)} differ, in steps of the result")

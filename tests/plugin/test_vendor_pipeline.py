@@ -10,7 +10,10 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,21 +42,6 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         assert done.returncode == 0, done.stderr
         built[name] = folder / "libacme.so"
     return built
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory into which pip has installed acme-qfuse; without network, by the build backend that is there."""
-    pytest.importorskip("hatchling", reason="the build backend is not installed")
-    source = tmp_path_factory.mktemp("source") / "vendor_pipeline"
-    ignored = shutil.ignore_patterns("__pycache__", ".venv", "build")
-    shutil.copytree(EXAMPLE, source, ignore=ignored)
-    target = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
-    command += ["--no-deps", "--no-build-isolation", "--no-cache-dir", "--target", str(target), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return target
 
 
 @pytest.fixture
@@ -85,17 +73,73 @@ def test_only_public_names_are_used() -> None:
     assert used - {"import qfuse"} <= {f"qfuse.{name}" for name in qfuse.__all__}
 
 
-def test_the_demo_passes(site: Path, libraries: dict[str, Path]) -> None:
-    """What ran where, equality with numpy, and speed, in a process that finds the distribution by its entry points."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, str(EXAMPLE / "demo.py"), "--library", str(libraries["native"]), "--rounds", "5"]
-    done = subprocess.run(command, cwd=EXAMPLE, env=environment, capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what `make demo` needs, with nothing built."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for name in ("qfuse", "examples"):
+        ignored = shutil.ignore_patterns("__pycache__", ".venv", "build")
+        shutil.copytree(EXAMPLE.parents[1] / name, copy / name, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(EXAMPLE.parents[1] / name, copy / name)
+    return copy / "examples" / "vendor_pipeline"
+
+
+def test_make_demo(checkout: Path, tmp_path: Path) -> None:
+    """From a clean copy in an environment of its own: what ran where, equality with numpy, costs and speed.
+
+    What qfuse and the example depend on is taken from the environment of the tests, without network.
+    """
+    pytest.importorskip("hatchling", reason="the build backend is not installed")
+    if shutil.which("make") is None or shutil.which(os.environ.get("CC", "cc")) is None:
+        pytest.skip("no C compiler")
+    environment = tmp_path / "venv"
+    venv.create(environment)
+    (own,) = environment.glob("lib/python*/site-packages")
+    (own / "outer.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    command = ["make", "demo", f"PYTHON={sys.executable}", f"VENV={environment}", "DEMO_ARGS=--rounds 5"]
+    command += ["IN_PLACE=", "PIP_ARGS=--no-index --no-deps --no-build-isolation --no-cache-dir"]
+    cleared = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MAKEFLAGS", "MFLAGS")}
+    done = subprocess.run(command, cwd=checkout, env=cleared, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("Result: passed\n")
     assert "target acme of acme-qfuse" in done.stdout
     assert done.stdout.count("equal bit for bit") == 3
     assert len(re.findall(r":\d+:\d+  kernel acme_q", done.stdout)) == 9
-    assert re.search("multiples? of 16", done.stdout)
+    reason = r"linalg\.conv_2d_nchw_fchw: target acme takes multiples of 16 for in_channels, it is 1 \((.*):\d+: "
+    (file,) = re.findall(f"float: {reason}", done.stdout)
+    assert Path(file).name == "acme.toml"
+    assert (own / "acme_qfuse" / "acme.toml").is_file(), "a part of the distribution"
+    assert len(re.findall(r"integers [\d.]+ ms, float [\d.]+ ms on Acme's machine: ", done.stdout)) == 3
+    assert done.stdout.count(" x\n") == 9
+
+
+def test_the_cost_override_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function of acme.qconv is what its convolutions cost; a slower one leaves them, and only them, in float."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    acme = importlib.import_module("acme_qfuse")
+    registry = qfuse.FusionRegistry.discover().with_(*acme.fusions(), owner="acme")
+    (target,) = acme.targets()
+
+    def planned(chosen: qfuse.Target) -> qfuse.Report:
+        path = str(EXAMPLE.parent / "digits" / "cnn.linalg.mlir")
+        return qfuse.plan(ir.Module.parseFile(path, ir.Context()), chosen, registry, policy="profitable").report
+
+    def kernels(report: qfuse.Report) -> list[str]:
+        return [entry["fusion"] for entry in report.applied if entry["fusion"].startswith("acme.")]
+
+    def costs(report: qfuse.Report) -> list[float]:
+        return [r["integer_seconds"] for r in report.cost if "acme.qconv" in (*r["cut_integer"], *r["cut_float"])]
+
+    override = target.costs["acme.qconv"]
+    own, plain = planned(target), planned(replace(target, costs={}))
+    slow = planned(replace(target, costs={"acme.qconv": lambda work: 1e3 * override(work)}))
+    assert kernels(own) == kernels(plain) == ["acme.qconv", "acme.qconv", "acme.qmatmul"]
+    assert kernels(slow) == ["acme.qmatmul"]
+    assert all(a > b for a, b in zip(costs(own), costs(plain), strict=True))
+    assert all(region["unknown"] is None for region in own.cost)
+    reasons = [entry["reason"] for entry in slow.missed if "float is cheaper here" in entry["reason"]]
+    assert len(reasons) >= 2
 
 
 def test_transposes_between_adjacent_kernels_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
