@@ -23,7 +23,7 @@ from qfuse.indexing import as_dim, is_identity
 from qfuse.integer_only import functions
 from qfuse.matchers.nodes import Quantize
 from qfuse.qparams import Param, QuantParams
-from qfuse.report import Findings, Report
+from qfuse.report import Findings, Report, computes
 
 
 @dataclass(eq=False)
@@ -146,7 +146,7 @@ def _steps(node: Quantize, argument: Value) -> set[int]:
         found.add(hash(op.results[0]))
         for value in op.operands:
             owner = getattr(value.owner, "operation", None)
-            if value != argument and owner is not None and owner.name == "linalg.generic":
+            if value != argument and owner is not None and computes(owner):
                 pending.append(owner)
     return found
 

@@ -311,14 +311,15 @@ def quantize_steps(env: Environment, nodes: Sequence[Node]) -> set[Value]:
         while pending:
             for value in pending.pop().operands:
                 owner = getattr(value.owner, "operation", None)
-                if value == end or owner is None or value in steps or not _computes(owner):
+                if value == end or owner is None or value in steps or not computes(owner):
                     continue
                 steps.add(value)
                 pending.append(owner)
     return steps
 
 
-def _computes(op: Operation) -> bool:
+def computes(op: Operation) -> bool:
+    """Whether an operation may be a step of a quantize that is spelled as several."""
     return op.name == "linalg.generic" or (op.name.startswith("tosa.") and not op.name.startswith("tosa.const"))
 
 

@@ -260,7 +260,7 @@ def _producers(value: Value, env: Environment) -> list[Value]:
     pending = [value]
     while pending and len(found) < 24:
         owner = getattr(pending.pop().owner, "operation", None)
-        if owner is None or not owner.name.startswith(("linalg.", "tensor.")):
+        if owner is None or not owner.name.startswith(("linalg.", "tensor.", "tosa.")):
             continue
         for operand in owner.operands:
             if env.bindings.is_ranked_tensor(operand.type) and operand not in found:
