@@ -17,6 +17,7 @@ from qfuse.fixed_point import (
     error_bound,
     fits,
     is_power_of_two,
+    rounded_up,
     tie_distance,
 )
 
@@ -181,3 +182,10 @@ def test_gemmlowp_saturates_shifts_to_the_left() -> None:
     assert found.tolist() == [reference(v, m, s, 31, "gemmlowp") for v in values]
     bound = error_bound(multiplier, scale, 1 << 31, "gemmlowp")
     assert all(abs(int(f) - v * (1 << 20)) <= bound for f, v in zip(found, values, strict=True))
+
+
+def test_bounds_in_reports_are_rounded_up() -> None:
+    assert [rounded_up(x) for x in (0.0, 0.5, 0.1, 0.12341, 22900.4)] == [0.0, 0.5, 0.1, 0.124, 23000.0]
+    rng = np.random.default_rng(5)
+    for value in (2.0 ** rng.uniform(-60, 40, 1000)).tolist():
+        assert value <= rounded_up(value) <= value * 1.011

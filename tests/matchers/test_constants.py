@@ -10,6 +10,7 @@ import pytest
 from qfuse._elements import nearest_bf16
 from qfuse._mlir import Bindings
 from qfuse.matchers.constants import ConstantReader
+from qfuse.matchers.functions import apply
 from tests.conftest import Parse
 from tests.matchers.ir import blob, function
 
@@ -190,3 +191,23 @@ def test_nearest_bf16() -> None:
     one, step = 1.0, 2.0**-7
     values = [one + step / 2, one + 1.5 * step, -one, np.inf, np.nan]
     np.testing.assert_array_equal(nearest_bf16(np.array(values)), [one, one + 2 * step, -one, np.inf, np.nan])
+
+
+def test_integer_division_rounds_towards_zero_and_is_not_done_where_it_is_undefined() -> None:
+    a, b = np.array([7, -7, 7, -7, 6, 0]), np.array([2, 2, -2, -2, 3, 5])
+    found = apply("divsi", None, [a, b])
+    assert found is not None
+    assert found.tolist() == [3, -3, -3, 3, 2, 0]
+    assert apply("divsi", None, [a, np.zeros(6, np.int64)]) is None
+    assert apply("divsi", None, [np.array([-128], np.int8), np.array([-1], np.int8)]) is None
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [(0, [0, 1, 0]), (1, [1, 0, 1]), (2, [1, 0, 0]), (3, [1, 1, 0]), (4, [0, 0, 1]), (5, [0, 1, 1])],
+)
+def test_signed_comparisons(predicate: int, expected: list[int]) -> None:
+    found = apply("cmpi", predicate, [np.array([-1, 2, 3]), np.array([0, 2, 1])])
+    assert found is not None
+    assert found.astype(int).tolist() == expected
+    assert apply("cmpi", 6, [np.array([1]), np.array([2])]) is None  # unsigned
