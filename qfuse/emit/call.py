@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
@@ -70,12 +70,16 @@ class KernelCall:
 
     def __post_init__(self) -> None:
         """Raises UsageError where the parts contradict each other."""
+        if not isinstance(cast("object", self.kernel), str) or not self.kernel.strip():
+            raise UsageError(f"a kernel has a name, got {self.kernel!r}")
         if self.spelling not in SPELLINGS:
             raise UsageError(f"kernel {self.kernel}: spelling is one of {', '.join(SPELLINGS)}, not {self.spelling!r}")
         if self.spelling == "func.call" and (self.attributes or self.fixed):
             raise UsageError(f"kernel {self.kernel}: a function takes no attributes, pass them as operands")
         if self.spelling == "op" and "." not in self.kernel:
             raise UsageError(f"kernel {self.kernel}: an operation's name is dialect.name")
+        if not all(isinstance(cast("object", v), KernelValue) for v in (*self.operands, *self.attributes)):
+            raise UsageError(f"kernel {self.kernel}: operands and attributes are KernelValue objects")
         names = [v.name for v in (*self.operands, *self.attributes)]
         twice = sorted({n for n in names if names.count(n) > 1} | ({*self.fixed} & {*names}))
         if twice:

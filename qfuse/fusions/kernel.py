@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
+from qfuse.cost.schema import InvalidKeyError, several, storage_type
 from qfuse.emit.call import KernelCall
 from qfuse.emit.fixed_epilogue import padding_of
 from qfuse.emit.spec import PlannedContraction
@@ -25,7 +26,12 @@ from qfuse.fusions.requires import of_requantize
 from qfuse.graph import AccumForm, Decision, Environment, Made, Refusal
 from qfuse.matchers.nodes import Contraction, Convolution, Node, Quantize
 
-COMPUTES = ("contraction", "convolution")
+#: By what is computed the letters that each tensor can have.
+LETTERS = {
+    "contraction": {"lhs": "bmk", "rhs": "bnk", "result": "bmn"},
+    "convolution": {"lhs": "ngcdhw", "rhs": "gocdhw", "result": "ngodhw"},
+}
+COMPUTES = tuple(LETTERS)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -94,9 +100,37 @@ class KernelFusion(Fusion):
                 raise UsageError(f"fusion {self.id}: {name} must be an operand of {self.call.kernel}")
         if self.call.find("bias") is not None and self.call.find("folded_bias") is not None:
             raise UsageError(f"fusion {self.id}: {self.call.kernel} takes a bias or a folded_bias, not both")
+        for problem in self._misspelled():
+            raise UsageError(f"fusion {self.id}: {problem}")
         self.nodes = (Quantize,)
         self.exactness = ("within-n-lsb",)
         self.declines = True
+
+    def _misspelled(self) -> Iterator[str]:
+        """Layouts, letters, operands and storage types that no layer has: they would restrict nothing or everything."""
+        tensors = LETTERS[self.computes]
+        layouts = {v.name: v.layout for v in (*self.call.operands, *self.call.attributes)}
+        for name, layout in (*layouts.items(), ("result", self.call.result)):
+            letters = tensors.get(name, tensors["result"])
+            if set(layout) - set(letters) or len(set(layout)) < len(layout):
+                yield f"the layout of {name} has each of {', '.join(letters)} once at most, not {layout!r}"
+        known = sorted({letter for letters in tensors.values() for letter in letters})
+        for field_, sizes in (("multiples", self.multiples), ("pads", self.pads), ("limits", self.limits)):
+            for letter, size in sizes.items():
+                if letter not in known:
+                    yield f"{field_} are of {', '.join(known)}, not of {letter!r}"
+                if not isinstance(cast("object", size), int) or size < 1:
+                    yield f"{field_} of {letter} takes a positive integer, got {size!r}"
+        odd = [] if isinstance(cast("object", self.constants), str) else sorted({*self.constants} - {"lhs", "rhs"})
+        if odd or isinstance(cast("object", self.constants), str):
+            yield f"constants takes a set of lhs and rhs, got {self.constants!r}"
+        for role, types in self.storage.items():
+            if role not in tensors:
+                yield f"storage is of {', '.join(tensors)}, not of {role!r}"
+            try:
+                several(storage_type)(types)
+            except InvalidKeyError as error:
+                yield f"storage of {role} {error.message}"
 
     def match(self, node: Node) -> bool:
         """Quantize nodes: the rewrite is rooted at the tail."""

@@ -345,6 +345,18 @@ def test_no_operation_that_the_context_does_not_know(parse: Parse) -> None:
         (lambda: changed(pads={"n": 4}), "only k can be padded, not n"),
         (lambda: changed(call=dataclasses.replace(CALL, operands=(V("lhs", "mk"),))), "rhs must be an operand"),
         (lambda: changed(call=dataclasses.replace(CALL, operands=(V("weight"),))), "'weight' is not one of lhs"),
+        (lambda: dataclasses.replace(CALL, kernel=""), "a kernel has a name, got ''"),
+        (lambda: dataclasses.replace(CALL, operands="lhs"), "operands and attributes are KernelValue objects"),
+        (lambda: changed(call=dataclasses.replace(CALL, result="mk")), "layout of result has each of b, m, n once at"),
+        (lambda: changed(call=dataclasses.replace(CALL, result="mm")), "not 'mm'"),
+        (lambda: changed(computes="convolution"), "layout of lhs has each of n, g, c, d, h, w once at most, not 'mk'"),
+        (lambda: changed(multiples={"K": 16}), "multiples are of b, k, m, n, not of 'K'"),
+        (lambda: changed(limits={"k": 0}), "limits of k takes a positive integer, got 0"),
+        (lambda: changed(constants="rhs"), "constants takes a set of lhs and rhs, got 'rhs'"),
+        (lambda: changed(constants={"weight"}), "constants takes a set of lhs and rhs, got {'weight'}"),
+        (lambda: changed(storage={"weight": {"s8"}}), "storage is of lhs, rhs, result, not of 'weight'"),
+        (lambda: changed(storage={"rhs": {"int8"}}), "storage of rhs takes storage types such as s8 or u4, got 'int8'"),
+        (lambda: changed(storage={"rhs": "s8"}), "storage of rhs takes a list, got 's8'"),
     ],
 )
 def test_a_description_that_contradicts_itself_is_an_error(make: Any, message: str) -> None:

@@ -187,6 +187,22 @@ def test_a_restriction_turns_back_what_it_names_and_nothing_else(tmp_path: Path)
     assert len(before - after) == 2
 
 
+def test_a_forbidden_kernel_leaves_the_layer_to_the_built_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named with its line where it would have been called; other kernels are called as before."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    acme = importlib.import_module("acme_qfuse")
+    registry = qfuse.FusionRegistry.discover().with_(*acme.fusions(), owner="acme")
+    text = (EXAMPLE / "acme_qfuse" / "acme.toml").read_text(encoding="utf-8")
+    path = tmp_path / "acme.toml"
+    path.write_text('forbidden = ["acme.qconv"]\n' + text, encoding="utf-8")
+    module = ir.Module.parseFile(str(EXAMPLE.parent / "digits" / "cnn.linalg.mlir"), ir.Context())
+    report = qfuse.fuse(module, path, registry)
+    declined = [e["declined"] for e in report.applied if e.get("declined")]
+    where = f'({path}:1: forbidden = ["acme.qconv"])'
+    assert declined == [[f"acme.qconv: target acme does not use fusion acme.qconv {where}"]] * 2
+    assert [e["kernel"] for e in report.applied if "kernel" in e] == ["acme_qmatmul_s8"]
+
+
 # -- the kernels -----------------------------------------------------------------------------------------------------
 
 
