@@ -22,6 +22,7 @@ from qfuse.fusions.kernel import KernelFusion
 from qfuse.fusions.requires import is_constant
 from qfuse.graph import AccumForm, Decision, Environment, Existing, Folded, Made, Moved, QValue, StoredForm
 from qfuse.matchers.nodes import Contraction, Convolution, Dequantize, LayoutNode, Node, Quantize, Reduction
+from qfuse.qparams import StorageType
 from qfuse.settle import settled
 
 Read = tuple[str, "int | None"]
@@ -159,20 +160,25 @@ class Workloads:
         decision = q.decision
         if isinstance(decision.fusion, CorrectedAccumulators):
             return self._accumulators(decision.payload)
-        extents = self._bindings.extents(decision.node.result.type)
         storage = _storage(decision)
-        return storage.mlir, size_in_bytes(extents, storage.bits)
+        if storage is None:
+            return self._tensor(decision.node.result)
+        return storage.mlir, size_in_bytes(self._bindings.extents(decision.node.result.type), storage.bits)
 
     def _accumulate(self, decision: Decision) -> Workload:
         planned = decision.payload
         reads = tuple(self.stored(n) for n in decision.needs if not isinstance(n, Decision))
+        if not isinstance(planned, PlannedContraction):
+            return Workload("other", True, decision.fusion.id, "", None, reads, (self._accumulators(planned),))
         lhs, rhs = planned.lhs.storage, planned.rhs.storage
         compute = str(lhs) if planned.unit else f"{lhs}x{rhs}"
         writes = (self._accumulators(planned),)
         kind = _kind(decision.node)
         return Workload(kind, True, decision.fusion.id, compute, count(planned.extents), reads, writes)
 
-    def _accumulators(self, planned: PlannedContraction) -> Read:
+    def _accumulators(self, planned: Any) -> Read:
+        if not isinstance(planned, PlannedContraction):
+            return "", None
         extents = tuple(planned.extents[d] for d in planned.out_loops)
         return f"i{planned.bits}", size_in_bytes(extents, planned.bits)
 
@@ -180,7 +186,7 @@ class Workloads:
         """Operations an element, and what they compute in."""
         storage = _storage(decision)
         if isinstance(decision.node, Reduction) or _planned_kind(decision, base) in ("lookup", "layout"):
-            return 1, str(storage)
+            return 1, "" if storage is None else str(storage)
         compute = "f32" if self._env.options.epilogue == "float" else "s32"
         form = getattr(decision.payload, "form", None)
         if isinstance(form, AccumForm):
@@ -197,11 +203,11 @@ def is_base(decision: Decision) -> bool:
     return isinstance(decision.form, AccumForm) and decision.form.decision is decision
 
 
-def _storage(decision: Decision) -> Any:
+def _storage(decision: Decision) -> StorageType | None:
+    """Of the integers that a decision makes, where that is known."""
     if isinstance(decision.form, StoredForm):
         return decision.form.params.storage
-    assert isinstance(decision.node, Quantize), "integers are made of a quantize or have a form"
-    return decision.node.params.storage
+    return decision.node.params.storage if isinstance(decision.node, Quantize) else None
 
 
 def _planned_kind(decision: Decision, base: Decision | None) -> str:

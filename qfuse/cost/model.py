@@ -52,6 +52,8 @@ def missing(workload: Workload, target: Target) -> str:
     """What is not known of an operation whose cost is None, as a clause."""
     if (target.costs.get(workload.fusion) or target.costs.get(workload.kind)) is not None:
         return f"the cost function of target {target.name} does not know this {workload.kind}"
+    if workload.kind == "other" and workload.operations is None:
+        return f"target {target.name} has no cost function for fusion {workload.fusion}"
     if workload.bytes_moved is None or workload.operations is None:
         return f"the extents of a {workload.kind} are dynamic"
     if target.memory_bandwidth is None:

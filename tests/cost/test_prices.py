@@ -12,6 +12,8 @@ from torch_mlir import ir
 import qfuse
 from qfuse.cost.model import roofline
 from qfuse.cost.workload import element_bits
+from qfuse.graph import AccumForm, Environment, Made, StoredForm
+from qfuse.matchers.nodes import Contraction, Node
 from tests.cli.conftest import Opt, opt  # noqa: F401
 from tests.cost.machines import NORMAL
 from tests.pipeline import samples
@@ -274,3 +276,56 @@ def test_policy_never_on_the_command_line(opt: Opt) -> None:  # noqa: F811
     assert done.code == 0
     assert "linalg.matmul" in done.out
     assert "the policy is to fuse nothing" in done.err
+
+
+# -- fusions of others -----------------------------------------------------------------------------------------------
+
+
+class OwnProduct(qfuse.Fusion):
+    """A whole product whose float result takes the place of the matmul's."""
+
+    id = "acme.product"
+    benefit = 10
+    nodes = (Contraction,)
+
+    def match(self, node: Node) -> bool:
+        return True
+
+    def check(self, node: Node, env: Environment) -> qfuse.Decision | None:
+        assert isinstance(node, Contraction)
+        forms = [env.form(node.lhs), env.form(node.rhs)]
+        needs = tuple(f.q for f in forms if isinstance(f, StoredForm))
+        if len(needs) < 2:
+            return None
+        decision = qfuse.Decision(self, node, "reassociated", needs=needs, payload="private")
+        if self.accumulates:
+            decision.form = AccumForm(decision, (), (), None, (4, 4), "f32")
+        else:
+            decision.replacement = Made(decision)
+        return decision
+
+    def __init__(self, accumulates: bool) -> None:
+        self.accumulates = accumulates
+
+
+@pytest.mark.parametrize("accumulates", [False, True])
+def test_fusions_of_others_are_priced_by_their_function(accumulates: bool) -> None:
+    registry = qfuse.FusionRegistry.discover().with_(OwnProduct(accumulates), owner="acme")
+    body = A + B + samples.matmul("m", "a", "b")
+
+    def report(**costs: Price) -> dict[str, Any]:
+        priced = machine(0, 2, 2, crossing=1)
+        target = replace(priced, costs={**priced.costs, **{f"acme.{k}": v for k, v in costs.items()}})
+        return planned(body, "m", target, registry=registry).cost[0]
+
+    crossing = int(accumulates)
+    assert report(product=lambda _: 4.0)["chosen"] == "integer"
+    assert report(product=lambda _: 4.0)["integer_seconds"] == 4 + crossing
+    assert report(product=lambda _: 7.0)["chosen"] == "float"
+    unpriced = report()
+    assert unpriced["chosen"] == "integer"
+    assert unpriced["unknown"] == (
+        "target priced has no cost function for fusion acme.product"
+        if accumulates
+        else "target priced gives no memory_bandwidth"
+    )
