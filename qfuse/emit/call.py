@@ -24,6 +24,7 @@ from qfuse.graph import Array, Environment, Refusal
 
 SPELLINGS = ("func.call", "tosa.custom", "op")
 
+_ELEMENT = re.compile(r"(i|si|ui|f|bf)[1-9][0-9]*|index")
 _DTYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f32": np.float32, "f64": np.float64}
 
 
@@ -80,6 +81,11 @@ class KernelCall:
             raise UsageError(f"kernel {self.kernel}: an operation's name is dialect.name")
         if not all(isinstance(cast("object", v), KernelValue) for v in (*self.operands, *self.attributes)):
             raise UsageError(f"kernel {self.kernel}: operands and attributes are KernelValue objects")
+        for value in (*self.operands, *self.attributes):
+            if value.element is not None and not _ELEMENT.fullmatch(value.element):
+                raise UsageError(
+                    f"kernel {self.kernel}: {value.name} has an MLIR type such as i32, not {value.element!r}"
+                )
         names = [v.name for v in (*self.operands, *self.attributes)]
         twice = sorted({n for n in names if names.count(n) > 1} | ({*self.fixed} & {*names}))
         if twice:

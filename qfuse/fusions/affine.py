@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,8 @@ from qfuse.indexing import as_dim, is_identity
 from qfuse.matchers.named import is_named_affine
 from qfuse.matchers.nodes import Dequantize, Node, Quantize
 from qfuse.qparams import Param, QuantParams, block_size
+
+_OPERATION = re.compile(r"\w+(\.\w+)+")
 
 
 class _Respelled(Fusion):
@@ -107,10 +110,13 @@ class RaiseAffine(_Respelled):
     doc: str = ""
 
     def __post_init__(self) -> None:
-        """Raises UsageError for a schema that is not known."""
+        """Raises UsageError for a schema that is not known, and for names that no operation has."""
         if self.names.schema not in SCHEMAS:
             known = ", ".join(SCHEMAS)
             raise UsageError(f"fusion {self.id}: schema is one of {known}, not {self.names.schema!r}")
+        for name in (self.names.quantize, self.names.dequantize):
+            if not _OPERATION.fullmatch(name):
+                raise UsageError(f"fusion {self.id}: an operation's name is dialect.name, not {name!r}")
 
     def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
         """Refuses what the named operation cannot say."""

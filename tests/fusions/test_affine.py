@@ -287,3 +287,5 @@ def test_marked_operations_that_contradict_themselves_are_left_alone() -> None:
 def test_an_unknown_schema_is_an_error() -> None:
     with pytest.raises(qfuse.UsageError, match="schema is one of iree, quant, attributes"):
         qfuse.RaiseAffine(id="acme.raise", names=qfuse.AffineNames("json", "a.q", "a.d"))
+    with pytest.raises(qfuse.UsageError, match=r"operation's name is dialect\.name, not 'quantize'"):
+        qfuse.RaiseAffine(id="acme.raise", names=qfuse.AffineNames("attributes", "quantize", "a.d"))

@@ -346,6 +346,10 @@ def test_no_operation_that_the_context_does_not_know(parse: Parse) -> None:
         (lambda: changed(call=dataclasses.replace(CALL, operands=(V("lhs", "mk"),))), "rhs must be an operand"),
         (lambda: changed(call=dataclasses.replace(CALL, operands=(V("weight"),))), "'weight' is not one of lhs"),
         (lambda: dataclasses.replace(CALL, kernel=""), "a kernel has a name, got ''"),
+        (
+            lambda: dataclasses.replace(CALL, operands=(V("lhs", "mk", "int8"),)),
+            "lhs has an MLIR type such as i32, not",
+        ),
         (lambda: dataclasses.replace(CALL, operands="lhs"), "operands and attributes are KernelValue objects"),
         (lambda: changed(call=dataclasses.replace(CALL, result="mk")), "layout of result has each of b, m, n once at"),
         (lambda: changed(call=dataclasses.replace(CALL, result="mm")), "not 'mm'"),
