@@ -11,10 +11,10 @@ FILE = Path(__file__).with_name("acme.toml")
 
 
 def qconv(work: qfuse.Workload) -> float | None:
-    """Seconds of acme_qconv_s8, which gathers windows: a third of the throughput of matrix products, 3 us to start."""
+    """Seconds of acme_qconv_s8: four times as fast as matrix products, on an engine that takes 3 us to start."""
     if work.operations is None or work.bytes_moved is None:
         return None
-    return 3e-6 + max(work.operations / 20e9, work.bytes_moved / 20e9)
+    return 3e-6 + max(work.operations / 240e9, work.bytes_moved / 20e9)
 
 
 def load() -> qfuse.Target:
