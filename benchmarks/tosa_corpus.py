@@ -5,7 +5,8 @@
 FOLDER is as for `corpus.py`: `ir/<case>.tosa.mlir` and `io/<case>.npz`. Per case, each in a process of its own:
 `qfuse.fuse()` must not crash or raise; the result verifies, prints, parses again; fusing again applies nothing and
 leaves the text alone. The fused module is validated with `tosa-opt`; both modules run on the reference model and their
-outputs are held against the expected ones.
+outputs are held against the expected ones. What the reference model does not take (f64, i64, dynamic shapes) is lowered
+by MLIR's own passes and runs in IREE.
 
 Verdicts:
 
@@ -90,6 +91,11 @@ def one(path: Path, io: Path, target: str, options: dict[str, Any]) -> dict[str,
     types = [str(a.type.element_type) for a in _function(module).regions[0].blocks[0].arguments]
     inputs = [_typed(a, t) for a, t in zip(inputs, types, strict=True)]
     before, fused = _run(text, inputs), _run(after, inputs)
+    if isinstance(before, str):
+        lowered = [_run_lowered(t, inputs) for t in (text, after)]
+        if not any(isinstance(r, str) for r in lowered):
+            before, fused = lowered
+            result["lowered"] = True
     return {**result, **_verdict(before, fused, expected, steps, elements, "invalid" in result, text)}
 
 
@@ -100,6 +106,18 @@ def _run(text: str, inputs: list[Any]) -> Any:
         return tosa.run(text, inputs)
     except tosa.TosaError as error:
         return str(error)
+
+
+def _run_lowered(text: str, inputs: list[Any]) -> Any:
+    """The outputs of what MLIR lowers a module to, in IREE, or why there are none."""
+    from qfuse._mlir import Bindings
+    from qfuse.integrations import iree, tosa
+
+    try:
+        module = Bindings("torch_mlir").parse_source(tosa.to_linalg(text), "lowered")
+        return list(iree.Program(iree.compile_module(module))(*inputs))
+    except (tosa.TosaError, iree.IREEError) as error:
+        return str(error).splitlines()[0]
 
 
 def _verdict(
@@ -199,6 +217,8 @@ def describe(result: dict[str, Any]) -> str:
     for row in result.get("outputs", []):
         parts.append(f"error {row['error']:.3g} (unfused {row['unfused']}, step {row['step']})")
     parts += [result[key] for key in ("message", "invalid") if key in result] + result.get("problems", [])
+    if result.get("lowered"):
+        parts.append("lowered to linalg, in IREE")
     if result.get("repaired"):
         parts.append("repaired")
     if result.get("unexplained"):

@@ -9,7 +9,7 @@ that fits. What is left of zero points is subtracted afterwards:  sum (a - z) b 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,69 +17,16 @@ import numpy as np
 from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext, loops_to_dims, out_extents
 from qfuse.emit.spec import PlannedContraction, Side
+from qfuse.emit.tosa_operand import Operand, operand_of
 from qfuse.emit.tosa_ops import TosaOps
 from qfuse.emit.tosa_unsigned import flip
 from qfuse.graph import Array
 from qfuse.indexing import Index, as_dim, compose, dims_of_index, gather
 from qfuse.matchers.nodes import Convolution, Reduction
-from qfuse.qparams import Param, StorageType, broadcast_to_dims
+from qfuse.qparams import Param, broadcast_to_dims
 
 CONVOLUTIONS = ("tosa.conv2d", "tosa.conv3d", "tosa.depthwise_conv2d", "tosa.transpose_conv2d")
 POOLS = ("tosa.avg_pool2d",)
-
-
-@dataclass(eq=False)
-class Operand:
-    """One operand as TOSA takes it.
-
-    Attributes:
-        side: the planned operand.
-        storage: type of the integers that are handed over, signed.
-        array: constant integers, over the stored tensor's dimensions, or None.
-        zero: what goes into the zero-point operand.
-        rest: the zero point that does not, or None.
-        flipped: whether unsigned bytes are handed over 128 less.
-    """
-
-    side: Side
-    storage: StorageType
-    array: Array | None
-    zero: int = 0
-    rest: Param | None = None
-    flipped: bool = False
-
-
-def operand_of(side: Side) -> Operand:
-    """How an operand is handed over; nothing is built."""
-    storage, array, zero = side.storage, side.array, side.params.zero_point
-    flipped = not storage.signed and storage.bits == 8
-    if flipped:
-        storage = StorageType(8, True)
-        array = None if array is None else (array.astype(np.int16) - 128).astype(np.int8)
-        if zero.data is not None:
-            zero = Param(zero.index, zero.data.astype(np.int64) - 128, element="i64")
-    if array is not None and storage.bits < 8:
-        storage = StorageType(8, True)
-    if zero.is_zero:
-        return Operand(side, storage, array, flipped=flipped)
-    number = zero.scalar
-    if number is not None and storage.bits == 8 and -128 <= number <= 127:
-        return Operand(side, storage, array, int(number), flipped=flipped)
-    if array is not None and zero.data is not None:
-        shifted = _shifted(array, zero, side.index)
-        if shifted is not None and storage.min <= shifted.min(initial=0) and shifted.max(initial=0) <= storage.max:
-            return Operand(side, storage, shifted.astype(f"i{storage.bits // 8}"), flipped=flipped)
-    return Operand(side, storage, array, 0, zero, flipped)
-
-
-def _shifted(array: Array, zero: Param, index: Index) -> Array | None:
-    """A constant operand less its zero points, which run along whole dimensions of it."""
-    dims = [as_dim(e) for e in index]
-    if any(d is None and n != 1 for d, n in zip(dims, array.shape, strict=True)):
-        return None
-    unread = 1 + max((d for d in dims if d is not None), default=0)
-    found = broadcast_to_dims(zero, [unread + i if d is None else d for i, d in enumerate(dims)])
-    return None if found is None else array.astype(np.int64) - found.astype(np.int64)
 
 
 def is_matmul(planned: PlannedContraction) -> bool:
@@ -317,7 +264,10 @@ class Sums:
     def _zero(self, operand: Operand) -> Value:
         """A zero point over the accumulators' dimensions, as i32."""
         assert operand.rest is not None
-        return over_dims(self._ops, self.planned, operand.rest, "i32")
+        zero = over_dims(self._ops, self.planned, operand.rest, "i32")
+        if not operand.flipped or operand.rest.data is not None:
+            return zero
+        return self._ops.binary("sub", zero, self._ops.number(128, self._rank, "i32"))
 
     def _row_sum(self, operand: Operand) -> Value:
         """The sum of an operand's integers, less its zero-point operand, over the accumulators' dimensions."""

@@ -15,12 +15,11 @@ from qfuse.emit.spec import PlannedContraction, PlannedPooling, Side
 from qfuse.emit.tosa_contraction import (
     CONVOLUTIONS,
     POOLS,
-    Operand,
     is_matmul,
     known_corrections,
-    operand_of,
 )
 from qfuse.emit.tosa_expression import WRITTEN, numbers_of
+from qfuse.emit.tosa_operand import Operand, operand_of
 from qfuse.emit.tosa_ops import MAX_SHIFT, MIN_SHIFT, rescale_numbers
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import AccumForm, Decision, Environment, Existing, Moved, QValue, Refusal, StoredForm

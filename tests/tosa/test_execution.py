@@ -208,3 +208,27 @@ def test_again_changes_nothing(name: str) -> None:
     module = Bindings.first_available().parse_source(after, "module")
     assert qfuse.fuse(module, "tosa-int").applied == []
     assert str(module) == after
+
+
+@pytest.mark.parametrize("high", [127, 255])
+def test_zero_points_at_run_time(high: int) -> None:
+    """Of dynamic quantization, signed and unsigned, against real arithmetic."""
+    low = high - 255
+    f = Lines(x="1x4x8xf32", z="1x1x1xi32")
+    float_zero = f.op("cast", ["%z"], "1x1x1xf32")
+    rounded = f.round(f.mul("%x", f.number(50.0, "%x", "f32"), "1x4x8xf32"))
+    bounds = f"max_val = {float(high)} : f32, min_val = {float(low)} : f32"
+    clamped = f.op("clamp", [f.op("add", [rounded, float_zero], "1x4x8xf32")], "1x4x8xf32", bounds)
+    wide = f.op("cast", [f.op("cast", [clamped], "1x4x8xi8")], "1x4x8xi32")
+    less = f.op("cast", [f.op("sub", [wide, "%z"], "1x4x8xi32")], "1x4x8xf32")
+    x = f.mul(less, f.number(0.02, "%x", "f32"), "1x4x8xf32")
+    module = Bindings.first_available().parse_source(f.module(matmul(f, x)), "module")
+    assert qfuse.fuse(module, "tosa-int").summary["integer_ops"] == 1
+    assert "tosa.matmul" in str(module)
+    assert floats_in(str(module)) == []
+    data = np.random.default_rng(5).normal(0, 1, (1, 4, 8)).astype(np.float32)
+    stored = np.random.default_rng(7).integers(-127, 128, (1, 8, 5)) * 0.01
+    for zero in (low, low + 128, high - 20):
+        (got,) = tosa.run(module, [data, np.full((1, 1, 1), zero, np.int32)])
+        exact = (np.clip(np.round(data * np.float32(50)) + zero, low, high) - zero) * 0.02
+        assert np.allclose(got, exact @ stored, rtol=1e-5, atol=1e-5)
