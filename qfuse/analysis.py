@@ -103,7 +103,8 @@ class Analysis:
 
     def _outcome(self, fusion: Fusion, node: Node) -> Decision | Refusal | None:
         """What a fusion says of a node, if the emitter and the target agree."""
-        limited = fusion.listed and not fusion.on_demand and node.result in self._accepted
+        repairs = fusion.repairs and self.env.options.policy != "never"
+        limited = fusion.listed and not fusion.on_demand and not repairs and node.result in self._accepted
         accepted = self._accepted.get(node.result) if limited else fusion.id
         if accepted is not None and accepted != fusion.id:
             return None

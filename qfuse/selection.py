@@ -97,7 +97,7 @@ class _Builder:
         self.edges: list[tuple[int, int, Workload | None]] = []
         self.decisions: dict[Decision, int] = {}
         self._moved: dict[Moved, int] = {}
-        live = [d for d in planned.live if not d.on_demand]
+        live = [d for d in planned.live if not d.on_demand and not d.fusion.repairs]
         for decision in live:
             self.decisions[decision] = self._variable()
         self._replaced = {

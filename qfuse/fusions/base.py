@@ -25,6 +25,7 @@ class Fusion:
             reductions are counted by their nodes.
         declines: whether its reason is noted in the report (`declined`) where another fusion takes the node.
         on_demand: whether its decisions are `on_demand`, so that what others read decides on them, not their cost.
+        repairs: whether it writes what the IR says wrongly as it was meant, so that costs do not decide on it.
         opt_in: whether it is used only where a target or the option `fusions` names it.
     """
 
@@ -37,6 +38,7 @@ class Fusion:
     counted: bool = False
     declines: bool = False
     on_demand: bool = False
+    repairs: bool = False
     opt_in: bool = False
 
     def match(self, node: Node) -> bool:

@@ -28,6 +28,7 @@ class RepairQuantize(Fusion):
     """A quantize to unsigned storage that stays in float."""
 
     id = "qfuse.repair-quantize"
+    repairs = True
     nodes = (Quantize,)
     benefit = -10
     exactness = ("bit-exact",)
@@ -75,6 +76,7 @@ class RepairDequantize(ReadDequantize):
     """A dequantize of unsigned storage: its form, and its float value for those who read that."""
 
     id = "qfuse.repair-dequantize"
+    repairs = True
     nodes = (Dequantize,)
     benefit = 1001
     listed = True
@@ -107,6 +109,7 @@ class RepairContraction(Fusion):
     """An integer contraction of unsigned bytes, read as signed ones less a zero point that wraps around."""
 
     id = "qfuse.repair-contraction"
+    repairs = True
     nodes = (Contraction,)
     benefit = 1001
     exactness = ("bit-exact",)

@@ -204,6 +204,30 @@ def test_tosa_is_chosen_for_alike() -> None:
     assert chosen == {"normal": ("integer", True), "slow-integer": ("float", False)}
 
 
+def test_a_layer_in_float_is_repaired_all_the_same() -> None:
+    """Unsigned storage that TOSA reads as signed: as with the fusions disabled, not as it came."""
+    f = Lines(q="1x8x8x16xi8")
+    weight = f.const(np.random.default_rng(1).integers(-127, 128, (32, 3, 3, 16)), "i8")
+    bias = f.const(np.zeros(32), "f32")
+    x, w = f.dequantize("%q", 0.05, 130), f.dequantize(weight, 0.01)
+    y = f.conv("conv2d", x, w, bias, "1x8x8x32xf32", "pad = array<i64: 1, 1, 1, 1>")
+    text = f.module(f.quantize(y, 0.1, 140, low=0, high=255))
+    numbers = {k: getattr(SLOW_INTEGER, k) for k in ("throughput", "memory_bandwidth", "call_overhead")}
+    numbers["throughput"] = {**numbers["throughput"], "u8xs8": 1e9}
+    target = replace(qfuse.FusionRegistry.discover().target("tosa-int"), **numbers)
+    chosen, disabled = parse(text), parse(text)
+    report = qfuse.fuse(chosen, target, policy="profitable")
+    repaired = qfuse.fuse(disabled, target, disable="qfuse.convolution")
+    assert [e["fusion"] for e in report.applied] == ["qfuse.repair-dequantize", "qfuse.repair-quantize"]
+    assert [e["fusion"] for e in repaired.applied] == ["qfuse.repair-dequantize", "qfuse.repair-quantize"]
+    assert str(chosen) == str(disabled)
+    assert str(chosen) != str(parse(text))
+    assert not qfuse.fuse(chosen, target, policy="profitable").applied
+    untouched = parse(text)
+    assert not qfuse.fuse(untouched, target, policy="never").applied
+    assert str(untouched) == str(parse(text))
+
+
 # -- size ------------------------------------------------------------------------------------------------------------
 
 
