@@ -55,10 +55,11 @@ def _refusal(decision: Decision, rejected: list[Decision], region: Selected, cho
     changes = ""
     if chooser.explains:
         changes = ", or ".join(map(_described, chooser.changes(region.region, frozenset(region.variables))))
-    return Refusal(
-        f"float is cheaper here: integer {shown(choice.integer)}, float {shown(choice.float)}",
-        changes or "choose the policy always; the option explain_cost says what would have changed this",
-    )
+    hint = changes or "choose the policy always; the option explain_cost says what would have changed this"
+    integer, other = shown(choice.integer), shown(choice.float)
+    if len(region.rejected) < len(region.decisions):
+        return Refusal(f"float is cheaper here: integer {integer}, float {other}, mixed {shown(choice.cut)}", hint)
+    return Refusal(f"float is cheaper here: integer {integer}, float {other}", hint)
 
 
 def _is_shown(region: Selected) -> bool:

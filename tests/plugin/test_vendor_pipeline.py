@@ -140,6 +140,11 @@ def test_the_cost_override_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(region["unknown"] is None for region in own.cost)
     reasons = [entry["reason"] for entry in slow.missed if "float is cheaper here" in entry["reason"]]
     assert len(reasons) >= 2
+    times = [
+        [float(n) * {"us": 1, "ms": 1e3, "s": 1e6}[u] for n, u in re.findall(r"([\d.]+) (us|ms|s)\b", r)]
+        for r in reasons
+    ]
+    assert all(found[-1] < found[0] for found in times), "what is chosen is cheaper than integers"
 
 
 def test_transposes_between_adjacent_kernels_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
