@@ -339,11 +339,16 @@ def to_affine(a: Linear) -> str:
     return " + ".join(parts)
 
 
+def printed(index: Index) -> str:
+    """An index as an affine map prints it: `(d0, 4 + d1)`."""
+    return f"({', '.join(to_affine(e) for e in index)})"
+
+
 @lru_cache(maxsize=4096)
 def affine_map(rank: int, index: Index) -> str:
     """The printed affine map attribute of an index over `rank` dimensions."""
     dims = ", ".join(f"d{i}" for i in range(rank))
-    return f"affine_map<({dims}) -> ({', '.join(to_affine(e) for e in index)})>"
+    return f"affine_map<({dims}) -> {printed(index)}>"
 
 
 def gather(array: np.ndarray[Any, Any], index: Index, extents: Sequence[int]) -> np.ndarray[Any, Any]:

@@ -183,7 +183,7 @@ def collect(report: Report, found: Findings) -> None:
     inside = {o.results[0] for n in nodes if isinstance(n, Contraction) for o in n.through if _has_one_user(o)}
     steps = quantize_steps(env, nodes)
     counted: list[tuple[Node, bool]] = []
-    left = _left_with_their_root(found)
+    left = _left_with_their_root(found, carried_out)
     report.quantization_found = False
     for node in nodes:
         decision = env.decisions.get(node.result)
@@ -195,6 +195,8 @@ def collect(report: Report, found: Findings) -> None:
                 report.applied.append(applied_entry(bindings, decision, function))
             if isinstance(node, Contraction | Reduction) or decision.fusion.counted:
                 counted.append((node, True))
+            elif node.result in env.elementwise:
+                counted.append((node, False))  # a quantize that is only written anew
             continue
         if isinstance(node, Contraction) and node.integer:
             report.quantization_found = True
@@ -286,9 +288,10 @@ def _reason_of_root(node: Node, found: Findings) -> Refusal | None:
     return found.refusals[roots[0]] if roots else None
 
 
-def _left_with_their_root(found: Findings) -> set[Value]:
+def _left_with_their_root(found: Findings, carried_out: set[Decision]) -> set[Value]:
     """Float values that only lead to quantizes whose own entry says why their expression stays in float."""
-    env, refused = found.env, found.refusals
+    env = found.env
+    refused = {r for r in found.refusals if env.decisions.get(r) not in carried_out}
     left: set[Value] = set()
     for root, through in env.elementwise.items():
         if root not in refused:

@@ -72,7 +72,7 @@ class FuseConcat(Fusion):
         params = node.params
         if layout.axis in dims_of_index(params.scale.index) | dims_of_index(params.zero_point.index):
             return Refusal("the parameters of the result vary along the concatenated dimension")
-        if any(t.unreadable() is not None for t in found):
+        if any(t.unreadable is not None for t in found):
             return Refusal("a branch of the concat is read at an index that is not a list of dimensions")
         return self._planned(node, layout, found, env)
 

@@ -29,8 +29,8 @@ from qfuse.indexing import (
     identity,
     permutation_of,
     plus,
+    printed,
     times,
-    to_affine,
 )
 from qfuse.matchers.contraction import loop_extent
 from qfuse.matchers.nodes import Contraction, Convolution, Node, Reduction
@@ -113,7 +113,7 @@ def _plan(
     for role, side in (("lhs", lhs), ("rhs", rhs)):
         in_window = isinstance(node, Convolution) and (role == "lhs" or node.multiplier > 0)
         if permutation_of(side.index, len(loops)) is None and not in_window:
-            return Refusal(f"{role} is read at {_printed(side.index)}, which is not a list of loops")
+            return Refusal(f"{role} is read at {printed(side.index)}, which is not a list of loops")
     if not dims_of_index(lhs.index) & dims_of_index(rhs.index) >= set(node.reduction):
         return Refusal("a reduction loop is not read by both operands")
     return plan_sum(node, lhs, rhs, env)
@@ -304,7 +304,3 @@ def _aligned(param: Param, index: Index) -> Array | None:
         order.append(place)
         shape[place] = param.data.shape[axis]
     return param.data.astype(np.int64).transpose(np.argsort(order)).reshape(shape)
-
-
-def _printed(index: Index) -> str:
-    return "(" + ", ".join(to_affine(e) for e in index) + ")"

@@ -89,7 +89,7 @@ class FuseElementwise(Fusion):
         refusal = refuse_common(root, env)
         if refusal is not None:
             return refusal
-        place = traced.unreadable()
+        place = traced.unreadable
         if place is not None:
             return Refusal(
                 f"an operand of the elementwise operation is read at {place}, which is not a list of dimensions",

@@ -189,6 +189,6 @@ def _constant(scalar: Scalar, extents: Extents, env: Environment) -> Scalar | No
 def _of_integers(scalar: Scalar, extents: tuple[int | None, ...], env: Environment) -> Scalar | None:
     """The operand of a step as an expression of stored integers, or None."""
     traced = trace_back(scalar, extents, env)
-    if traced is None or not traced.forms or traced.floats or traced.unreadable() is not None:
+    if traced is None or not traced.forms or traced.floats or traced.unreadable is not None:
         return None
     return traced.scalar

@@ -7,6 +7,7 @@ value goes into are not repeated: their result is read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,8 @@ from qfuse.emit.base import loops_to_dims, out_extents
 from qfuse.emit.expression import SPELLED, nodes, number
 from qfuse.emit.spec import PlannedContraction
 from qfuse.fusions.base import Fusion
-from qfuse.graph import AccumForm, Decision, Environment, Made, StoredForm
-from qfuse.indexing import Extents, Index, as_dim, compose, to_affine
+from qfuse.graph import AccumForm, Decision, Environment, Existing, Folded, Made, Moved, QValue, StoredForm
+from qfuse.indexing import Extents, Index, as_dim, compose, printed
 from qfuse.matchers.functions import LIBRARY
 from qfuse.matchers.nodes import Dequantize, Elementwise, LayoutNode, Reduction
 from qfuse.matchers.reader import ScalarReader
@@ -41,6 +42,7 @@ class Traced:
         floats: the float values it reads.
         through: the values between that it computes anew.
         exact: whether each dequantize is repeated in its own arithmetic.
+        unreadable: the first index at which an indexing map cannot read a tensor, as printed, or None.
     """
 
     scalar: Scalar
@@ -49,13 +51,7 @@ class Traced:
     floats: tuple[Value, ...]
     through: tuple[Value, ...]
     exact: bool
-
-    def unreadable(self) -> str | None:
-        """The first index at which an indexing map cannot read, as printed, or None."""
-        for node in nodes(self.scalar):
-            if node.op in ("elem", "stored") and not is_plain(node.payload[1]):
-                return "(" + ", ".join(to_affine(e) for e in node.payload[1]) + ")"
-        return None
+    unreadable: str | None
 
 
 def is_plain(index: Index) -> bool:
@@ -83,10 +79,37 @@ def trace_back(
     part = found if source is None else tracer.follow(source)
     if id(found) not in tracer.quantized or id(part) not in tracer.quantized:
         return None
-    kept = nodes(found)
+    kept = list(nodes(found))
     floats = [n.payload[0] for n in kept if n.op == "elem" and env.reader.constants.read(n.payload[0]) is None]
     forms, through = tuple(tracer.forms), tuple(dict.fromkeys(tracer.through))
-    return Traced(found, part, forms, tuple(dict.fromkeys(floats)), through, tracer.exact)
+    place = _unreadable(kept, extents, env)
+    return Traced(found, part, forms, tuple(dict.fromkeys(floats)), through, tracer.exact, place)
+
+
+def _unreadable(expression: Sequence[Scalar], extents: Extents, env: Environment) -> str | None:
+    """The first index at which an indexing map cannot read, as printed, or None: it reads whole dimensions."""
+    for node in expression:
+        if node.op not in ("elem", "stored"):
+            continue
+        tensor, index = node.payload
+        if not is_plain(index):
+            return printed(index)
+        own = _extents_of(tensor, env)
+        dims = [as_dim(e) for e in index]
+        pairs = () if own is None else ((n, extents[d]) for d, n in zip(dims, own, strict=True) if d is not None)
+        if any(n != read and None not in (n, read) for n, read in pairs):
+            return f"{printed(index)} of a larger tensor"
+    return None
+
+
+def _extents_of(tensor: Value | QValue, env: Environment) -> Extents | None:
+    """Extents of what an expression reads, as far as its index does not imply them."""
+    if isinstance(tensor, Made):
+        if not isinstance(tensor.decision.fusion, CorrectedAccumulators):
+            return None
+        planned: PlannedContraction = tensor.decision.payload
+        return out_extents(planned.extents, planned.out_loops)
+    return None if isinstance(tensor, Existing | Folded | Moved) else env.reader.bindings.extents(tensor.type)
 
 
 class _Tracer:

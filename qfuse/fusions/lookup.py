@@ -94,7 +94,7 @@ def _only_input(root: Root) -> Scalar | None:
     first = found[0]
     if not root.traced.forms or first.payload[0] is not root.traced.forms[0].q:
         return None
-    return first if all(n.payload == first.payload for n in found) and root.traced.unreadable() is None else None
+    return first if all(n.payload == first.payload for n in found) and root.traced.unreadable is None else None
 
 
 def _is_parameter(leaf: Scalar, root: Root) -> bool:

@@ -49,7 +49,9 @@ class RespellQuantize(Fusion):
         if any(env.form(value) is not None for value in read):
             return None  # a fusion refused to take integers here, and the report is to say why
         detail = {"result": str(node.params)}
-        decision = Decision(self, node, "bit-exact", payload=planned, detail=detail, on_demand=True)
+        decision = Decision(
+            self, node, "bit-exact", payload=planned, detail=detail, on_demand=True, float_inputs=tuple(read)
+        )
         decision.replacement = Made(decision)
         return decision
 
