@@ -31,7 +31,8 @@ class KnownScales:
         data = scale.data
         if data is None or not data.size or data.dtype.kind != "f":
             return
-        first = np.float32(1.0) / data.reshape(-1)[0].astype(np.float32)
+        with np.errstate(over="ignore", divide="ignore"):  # the inverse of a denormal is infinite
+            first = np.float32(1.0) / data.reshape(-1)[0].astype(np.float32)
         for key in (np.nextafter(first, np.float32(0)), first, np.nextafter(first, np.float32(np.inf))):
             known = self._by_inverse.setdefault((data.shape, float(key)), [])
             if not any(np.array_equal(data, other) for other in known):

@@ -166,3 +166,50 @@ def test_no_requantize_when_the_zero_point_is_added_before_rounding() -> None:
         "the zero point is added before rounding, which a requantize does not do"
     ]
     assert [e["fusion"] for e in fused.report.applied] == ["qfuse.contraction"]
+
+
+def function_between() -> Case:
+    """A float function between two contractions, whose quantize is read by the second."""
+    f = Function("function_between")
+    y = f.matmul(f.dequantize(f.argument((M, K), X)), f.dequantize(f.weight((K, N), W)))
+    x = f.exp_like(y)
+    # x * x + x would join the epilogue: exp(x * x) does not
+    (place,) = (i for i, line in enumerate(f.lines) if "arith.addf" in line)
+    added = f.lines[place]
+    f.lines[place] = f"{added.split('=')[0]}= math.exp {added.split('arith.addf')[1].split(',')[0].strip()} : f32"
+    q = f.quantize(x, OUT)
+    return Case(f.results(f.matmul(f.dequantize(q), f.dequantize(f.weight((N, M), W)))))
+
+
+@pytest.mark.parametrize("rounding", ["roundeven", "magic"])
+def test_a_respelled_quantize_does_not_hide_what_it_reads(rounding: str) -> None:
+    """Written anew or not, the function before the quantize is float, and the report says so."""
+    case = function_between()
+    variant = replace(GENERIC, name=f"linalg-{rounding}", options={**GENERIC.options, "rounding": rounding})
+    report = Batch([case], variant).fused(case.name).report
+    respelled = [e for e in report.applied if e["fusion"] == "qfuse.respell-quantize"]
+    assert len(respelled) == (rounding == "magic")
+    assert len(report.missed) == report.summary["float_ops_left"] == 1
+    assert report.missed[0]["reason"].endswith("on accumulators")
+
+
+def parts(name: str, *offsets: int) -> Case:
+    """Columns of one contraction, from each of these offsets on, quantized one by one."""
+    f = Function(name)
+    y = f.matmul(f.dequantize(f.argument((M, K), X)), f.dequantize(f.weight((K, N), W)))
+    sliced = [f.slice(y, (0, o), (M, 2), (1, 1)) for o in offsets]
+    return Case(f.results(*(f.quantize(s, replace(OUT, zero=o)) for o, s in zip(offsets, sliced, strict=True))))
+
+
+def test_parts_of_accumulators() -> None:
+    """Columns from the first on are read no differently from others: not as if they were all."""
+    case = parts("parts", 0, 2, 4)
+    variant = replace(GENERIC, name="fixed-parts", options={**GENERIC.options, "epilogue": "fixed-point"})
+    batch = Batch([case], variant)
+    reasons = [e["reason"] for e in batch.fused(case.name).report.missed if e["op"] == "linalg.generic"]
+    places = ("(d0, d1) of a larger tensor", "(d0, 2 + d1)", "(d0, 4 + d1)")
+    assert reasons == [
+        f"an operand of the elementwise operation is read at {place}, which is not a list of dimensions"
+        for place in places
+    ]
+    assert_interpreted(batch, case.name)
