@@ -6,10 +6,15 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
+from hypothesis import settings
 
 from qfuse._mlir import Bindings
 from qfuse.matchers.nodes import Node
 from qfuse.matchers.recognizer import Recognizer
+
+# A loaded machine is no failure, and a run of CI is like the last one.
+settings.register_profile("qfuse", deadline=None, derandomize=True)
+settings.load_profile("qfuse")
 
 Parse: TypeAlias = Callable[..., Any]
 Recognize: TypeAlias = Callable[..., list[Node]]

@@ -109,7 +109,10 @@ def _extents_of(tensor: Value | QValue, env: Environment) -> Extents | None:
             return None
         planned: PlannedContraction = tensor.decision.payload
         return out_extents(planned.extents, planned.out_loops)
-    return None if isinstance(tensor, Existing | Folded | Moved) else env.reader.bindings.extents(tensor.type)
+    if isinstance(tensor, Existing | Folded | Moved):
+        return None
+    info = env.reader.bindings.tensor_info(tensor.type)
+    return None if info is None else info[0]
 
 
 class _Tracer:
