@@ -99,10 +99,10 @@ def test_make_demo(checkout: Path, tmp_path: Path) -> None:
     (own / "outer.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     command = ["make", "demo", f"PYTHON={sys.executable}", f"VENV={environment}", "DEMO_ARGS=--rounds 5"]
     command += ["IN_PLACE=", "PIP_ARGS=--no-index --no-deps --no-build-isolation --no-cache-dir"]
-    cleared = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MAKEFLAGS", "MFLAGS")}
+    cleared = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     done = subprocess.run(command, cwd=checkout, env=cleared, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.endswith("Result: passed\n")
+    assert "Result: passed" in done.stdout.splitlines()
     assert "target acme of acme-qfuse" in done.stdout
     assert done.stdout.count("equal bit for bit") == 3
     assert len(re.findall(r":\d+:\d+  kernel acme_q", done.stdout)) == 9
