@@ -24,6 +24,7 @@ from qfuse.graph import (
     QValue,
     Refusal,
     Step,
+    values_read,
 )
 from qfuse.matchers.nodes import Node, Quantize
 from qfuse.matchers.recognizer import Recognizer
@@ -69,7 +70,7 @@ class Analysis:
         self.live: list[Decision] = sorted(demand.wanted, key=lambda d: order[d.node.result])
         self.floats: dict[Value, AccumForm] = demand.floats
         self._carried_out = demand.wanted
-        self._read = {value for decision in self.live for value in _values_read(decision)}
+        self._read = {value for decision in self.live for value in values_read(decision)}
         self._dead: dict[Value, bool] = {}
 
     def _visit(self, op: Operation, function: str) -> None:
@@ -289,7 +290,7 @@ class _Alive:
         for decision in env.decisions.values():
             replaces = decision.replaces and not decision.on_demand
             floats = () if replaces else decision.float_inputs
-            self._known.update((v, True) for v in _values_read(decision) if v not in floats)
+            self._known.update((v, True) for v in values_read(decision) if v not in floats)
 
     def is_read(self, value: Value) -> bool:
         return settled(value, self._known, self._waits_to_be_read, any, meanwhile=True)
@@ -321,18 +322,6 @@ def _has_float_user(value: Value, env: Environment, alive: _Alive) -> bool:
         if not decision.replaces and not isinstance(decision.form, AccumForm):
             return True
     return False
-
-
-def _values_read(decision: Decision) -> Iterator[Value]:
-    """Values of the module that a decision's operations read, float or integer."""
-    yield from decision.float_inputs
-    pending: list[QValue] = [n for n in decision.needs if not isinstance(n, Decision)]
-    while pending:
-        q = pending.pop()
-        if isinstance(q, Existing):
-            yield q.value
-        elif isinstance(q, Moved):
-            pending += [inner for inner, _ in q.inputs]
 
 
 def _decisions_in(need: QValue | Decision, env: Environment) -> Iterator[Decision]:

@@ -23,7 +23,7 @@ from qfuse.indexing import as_dim, is_identity
 from qfuse.integer_only import functions
 from qfuse.matchers.nodes import Quantize
 from qfuse.qparams import Param, QuantParams
-from qfuse.report import Findings, Report, computes
+from qfuse.report import Findings, Report, steps_of
 
 
 @dataclass(eq=False)
@@ -118,7 +118,7 @@ def _refuse_argument(number: int, argument: Value, nodes: list[Quantize], found:
     if not nodes:
         return Refusal(f"argument {number} is not quantized, so it stays a float")
     params = nodes[0].params
-    through = {hash(argument)}
+    through = {argument}
     for node in nodes:
         if not _is_describable(node.params):
             return Refusal(f"the parameters of argument {number} are known only at run time or vary in blocks")
@@ -128,27 +128,13 @@ def _refuse_argument(number: int, argument: Value, nodes: list[Quantize], found:
             return Refusal(f"argument {number} is quantized in another layout than it has")
         if not node.params.equals(params) or not _same_clamp(node.params, params):
             return Refusal(f"argument {number} is quantized in two ways")
-        through |= _steps(node, argument)
+        through |= {node.result} | steps_of(node)
     for use in argument.uses:
         user = use.owner.operation
-        if user.name == "tensor.dim" or (len(user.results) and hash(user.results[0]) in through):
+        if user.name == "tensor.dim" or (len(user.results) and user.results[0] in through):
             continue
         return Refusal(f"argument {number} has another use than its quantize")
     return None
-
-
-def _steps(node: Quantize, argument: Value) -> set[int]:
-    """Results of the operations that a quantize is spelled as, by hash."""
-    found: set[int] = set()
-    pending = [node.op]
-    while pending:
-        op = pending.pop()
-        found.add(hash(op.results[0]))
-        for value in op.operands:
-            owner = getattr(value.owner, "operation", None)
-            if value != argument and owner is not None and computes(owner):
-                pending.append(owner)
-    return found
 
 
 def _same_clamp(one: QuantParams, other: QuantParams) -> bool:

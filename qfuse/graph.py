@@ -6,7 +6,7 @@ terms of one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -202,6 +202,18 @@ class Decision:
     def replaces(self) -> bool:
         """Whether what it builds takes the place of the node's result."""
         return self.replacement is not None or self.form is None
+
+
+def values_read(decision: Decision) -> Iterator[Value]:
+    """Values of the module that a decision's operations read, float or integer."""
+    yield from decision.float_inputs
+    pending: list[QValue] = [n for n in decision.needs if not isinstance(n, Decision)]
+    while pending:
+        q = pending.pop()
+        if isinstance(q, Existing):
+            yield q.value
+        elif isinstance(q, Moved):
+            pending += [inner for inner, _ in q.inputs]
 
 
 class Environment:

@@ -44,7 +44,7 @@ class _View:
         self._found = found
         self._nodes: Mapping[Value, Node] = {n.result: n for n in found.nodes}
         self._live = {d.node.result: d for d in found.live}
-        self._steps = quantize_steps(found.env, found.nodes)
+        self._steps = quantize_steps(found.nodes)
 
     def is_left(self, op: Operation) -> bool:
         """Whether an operation computes on floats, and is no quantize or dequantize."""

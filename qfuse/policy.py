@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from qfuse.analysis import Analysis
@@ -29,37 +29,39 @@ def apply_policy(analysis: Analysis) -> list[dict[str, Any]]:
     elif options.policy == "profitable":
         withdrawn: dict[Decision, Refusal | None] = {}
         for region in regions:
-            rejected = region.rejected
-            withdrawn.update((d, _refusal(d, rejected, region, chooser)) for d in rejected)
+            rejected = set(region.rejected)
+            withdrawn.update((d, _refusal(d, rejected, region, chooser)) for d in region.rejected)
         if withdrawn:
             analysis.withdraw(withdrawn)
     return entries
 
 
 def _withdraw_all(analysis: Analysis) -> None:
-    live = [d for d in analysis.live if not d.on_demand]
+    live = dict.fromkeys(d for d in analysis.live if not d.on_demand)
     refusal = Refusal("the policy is to fuse nothing", "choose the policy always or profitable")
     analysis.withdraw({d: refusal if _is_told(d, live) else None for d in live})
 
 
-def _is_told(decision: Decision, rejected: Iterable[Decision]) -> bool:
+def _is_told(decision: Decision, rejected: Collection[Decision]) -> bool:
     """Whether a rejected fusion has an entry: not one that ends accumulators which are rejected too."""
-    gone = set(rejected)
-    return decision.fusion.listed and not any(isinstance(n, Decision) and n in gone for n in decision.needs)
+    return decision.fusion.listed and not any(isinstance(n, Decision) and n in rejected for n in decision.needs)
 
 
-def _refusal(decision: Decision, rejected: list[Decision], region: Selected, chooser: Chooser) -> Refusal | None:
+def _refusal(decision: Decision, rejected: Collection[Decision], region: Selected, chooser: Chooser) -> Refusal | None:
     if not _is_told(decision, rejected):
         return None
     choice = region.choice
-    changes = ""
-    if chooser.explains:
-        changes = ", or ".join(map(_described, chooser.changes(region.region, frozenset(region.variables))))
+    changes = ", or ".join(map(_described, _changes(region, chooser)))
     hint = changes or "choose the policy always; the option explain_cost says what would have changed this"
     integer, other = shown(choice.integer), shown(choice.float)
-    if len(region.rejected) < len(region.decisions):
+    if len(rejected) < len(region.decisions):
         return Refusal(f"float is cheaper here: integer {integer}, float {other}, mixed {shown(choice.cut)}", hint)
     return Refusal(f"float is cheaper here: integer {integer}, float {other}", hint)
+
+
+def _changes(region: Selected, chooser: Chooser) -> tuple[Change, ...]:
+    """What would have changed a choice, if that is asked for."""
+    return chooser.changes(region.region, frozenset(region.variables)) if chooser.explains else ()
 
 
 def _is_shown(region: Selected) -> bool:
@@ -79,9 +81,6 @@ def _entry(region: Selected, analysis: Analysis, chooser: Chooser) -> dict[str, 
         chosen = "integer"
     else:
         chosen = "float" if len(rejected) == len(region.decisions) else "mixed"
-    changes: tuple[Change, ...] = ()
-    if chooser.explains:
-        changes = chooser.changes(region.region, frozenset(region.variables))
     return {
         "function": analysis.functions[first.result],
         "location": analysis.bindings.location(first.op),
@@ -92,7 +91,7 @@ def _entry(region: Selected, analysis: Analysis, chooser: Chooser) -> dict[str, 
         "cut_float": left,
         "chosen": chosen,
         "unknown": choice.unknown or None,
-        "would_change": [{"number": c.number, "factor": c.factor} for c in changes],
+        "would_change": [{"number": c.number, "factor": c.factor} for c in _changes(region, chooser)],
     }
 
 

@@ -181,7 +181,7 @@ def collect(report: Report, found: Findings) -> None:
     live, floats, functions = found.live, found.floats, found.functions
     carried_out = set(live)
     inside = {o.results[0] for n in nodes if isinstance(n, Contraction) for o in n.through if _has_one_user(o)}
-    steps = quantize_steps(env, nodes)
+    steps = quantize_steps(nodes)
     counted: list[tuple[Node, bool]] = []
     left = _left_with_their_root(found, carried_out)
     report.quantization_found = False
@@ -303,25 +303,31 @@ def _left_with_their_root(found: Findings, carried_out: set[Decision]) -> set[Va
     return left
 
 
-def quantize_steps(env: Environment, nodes: Sequence[Node]) -> set[Value]:
+def quantize_steps(nodes: Sequence[Node]) -> set[Value]:
     """Results of operations that are steps of a quantize spelled as several operations."""
     steps: set[Value] = set()
     for node in nodes:
-        if not isinstance(node, Quantize | FakeQuantize) or node.input.op != "elem":
-            continue
-        end = node.input.payload[0]
-        pending = [node.op]
-        while pending:
-            for value in pending.pop().operands:
-                owner = getattr(value.owner, "operation", None)
-                if value == end or owner is None or value in steps or not computes(owner):
-                    continue
-                steps.add(value)
-                pending.append(owner)
+        if isinstance(node, Quantize | FakeQuantize) and node.input.op == "elem":
+            steps |= steps_of(node)
     return steps
 
 
-def computes(op: Operation) -> bool:
+def steps_of(node: Quantize | FakeQuantize) -> set[Value]:
+    """Results of the operations between a tensor and the last operation of the quantize that reads it."""
+    source = node.input.payload[0]
+    steps: set[Value] = set()
+    pending = [node.op]
+    while pending:
+        for value in pending.pop().operands:
+            owner = getattr(value.owner, "operation", None)
+            if value == source or owner is None or value in steps or not _computes(owner):
+                continue
+            steps.add(value)
+            pending.append(owner)
+    return steps
+
+
+def _computes(op: Operation) -> bool:
     """Whether an operation may be a step of a quantize that is spelled as several."""
     return op.name == "linalg.generic" or (op.name.startswith("tosa.") and not op.name.startswith("tosa.const"))
 

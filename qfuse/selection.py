@@ -18,7 +18,7 @@ from qfuse._mlir import Bindings, Operation, Value
 from qfuse.cost.region import Choice, Chooser, Region, Variable, components
 from qfuse.cost.workload import Workload, tensors_read
 from qfuse.fusions.kernel import KernelFusion
-from qfuse.graph import AccumForm, Decision, Environment, Existing, Made, Moved, QValue
+from qfuse.graph import AccumForm, Decision, Environment, Made, Moved, QValue, values_read
 from qfuse.matchers.nodes import Node
 from qfuse.workloads import Workloads, is_base
 
@@ -102,9 +102,10 @@ class _Builder:
             self.decisions[decision] = self._variable()
         self._replaced = {
             d.node.result: i for d, i in self.decisions.items()
-            if not is_base(d) and (d.replacement is not None or d.form is None) and self._is_own(d)
+            if not is_base(d) and d.replaces and self._is_own(d)
         }  # fmt: skip
-        self._kept = set(_kept(live))
+        # Values of the module that planned operations read, which therefore stay.
+        self._kept = {value for decision in live for value in values_read(decision)}
         self._ends: dict[Value, int] = {}
         by_kernels = _only_for_kernels(live)
         for decision in live:
@@ -244,19 +245,6 @@ class _Builder:
         elif ends:
             reader = self._all_of(ends)
             self.edges += [(base, reader, w) for w in workloads]
-
-
-def _kept(live: Sequence[Decision]) -> Iterator[Value]:
-    """Values of the module that planned operations read, which therefore stay."""
-    for decision in live:
-        yield from decision.float_inputs
-        pending: list[QValue] = [n for n in decision.needs if not isinstance(n, Decision)]
-        while pending:
-            q = pending.pop()
-            if isinstance(q, Existing):
-                yield q.value
-            elif isinstance(q, Moved):
-                pending += [inner for inner, _ in q.inputs]
 
 
 def _only_for_kernels(live: Sequence[Decision]) -> set[Decision]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Real
 
 from qfuse.cost.target import Target
@@ -29,13 +29,18 @@ def roofline(workload: Workload, target: Target) -> float | None:
     return max(compute, moved / bandwidth) + overhead
 
 
+def cost_function(workload: Workload, target: Target) -> Callable[[Workload], float | None] | None:
+    """The target's own function for the fusion or the kind of operation, or None."""
+    return target.costs.get(workload.fusion) or target.costs.get(workload.kind)
+
+
 def seconds(workload: Workload, target: Target) -> float | None:
     """By the target's function for the fusion or the kind of operation if there is one, else the roofline.
 
     Raises:
         UsageError: a target's function returned something that is no time.
     """
-    own = target.costs.get(workload.fusion) or target.costs.get(workload.kind)
+    own = cost_function(workload, target)
     if own is None:
         return roofline(workload, target)
     try:
@@ -50,7 +55,7 @@ def seconds(workload: Workload, target: Target) -> float | None:
 
 def missing(workload: Workload, target: Target) -> str:
     """What is not known of an operation whose cost is None, as a clause."""
-    if (target.costs.get(workload.fusion) or target.costs.get(workload.kind)) is not None:
+    if cost_function(workload, target) is not None:
         return f"the cost function of target {target.name} does not know this {workload.kind}"
     if workload.kind == "other" and workload.operations is None:
         return f"target {target.name} has no cost function for fusion {workload.fusion}"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from qfuse.cost.cut import Problem, solve
-from qfuse.cost.model import Prices, missing
+from qfuse.cost.model import Prices, cost_function, missing
 from qfuse.cost.target import Target
 from qfuse.cost.workload import Workload
 
@@ -156,7 +156,7 @@ def choose(region: Region, prices: Prices) -> Choice:
 
 def _numbers(target: Target, workloads: Iterable[Workload]) -> list[str]:
     """The numbers of a target that play a part in the cost of workloads."""
-    priced = [w for w in workloads if w.fusion not in target.costs and w.kind not in target.costs]
+    priced = [w for w in workloads if cost_function(w, target) is None]
     types = dict.fromkeys(w.compute for w in priced if w.operations and w.compute in target.throughput)
     general = ["memory_bandwidth"] if priced else []
     if priced and target.call_overhead:

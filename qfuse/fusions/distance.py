@@ -12,7 +12,7 @@ import numpy as np
 
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction
 from qfuse.fixed_point import rounded_up
-from qfuse.fusions.line import stored_constant
+from qfuse.fusions.line import constant_operand
 from qfuse.graph import AccumForm, Environment, Step, StoredForm
 from qfuse.qparams import QuantParams
 
@@ -131,14 +131,8 @@ def _constant_span(step: Step, env: Environment) -> tuple[float, float] | None:
         return None
     if operand.number is not None:
         return abs(operand.number), abs(operand.number)
-    if operand.scalar is not None and operand.scalar.op == "array":
-        magnitudes = np.abs(operand.scalar.payload[0].astype(np.float64))
-        return float(magnitudes.min()), float(magnitudes.max())
-    array = None if operand.value is None else env.reader.constants.read(operand.value)
-    if array is None:
-        stored = stored_constant(operand, env)
-        array = None if stored is None else stored[0] * stored[1]
-    if array is None or not array.size:
+    constant = constant_operand(operand, env)
+    if constant is None or not constant[0].size:
         return None
-    magnitudes = np.abs(array.astype(np.float64))
+    magnitudes = np.abs(constant[0])
     return float(magnitudes.min()), float(magnitudes.max())

@@ -173,15 +173,14 @@ def _operand(scalar: Scalar, form: AccumForm, extents: tuple[int | None, ...], e
 
 def _constant(scalar: Scalar, extents: Extents, env: Environment) -> Scalar | None:
     """Constants that are computed in the body, as the divisor of a mean that leaves out padding; or None."""
-    sizes = [n for n in extents if n is not None]
     held = {"f32": np.float32, "f64": np.float64}.get(scalar.type)
-    array = env.reader.evaluate(scalar, sizes) if held is not None and len(sizes) == len(extents) else None
+    array = None if held is None else env.reader.evaluate_over(scalar, extents)
     if array is None or array.size > _MOST_CONSTANTS:
         return None
-    array = array.reshape((1,) * (len(sizes) - array.ndim) + array.shape).astype(held)
+    array = array.astype(held)
     if array.size == 1:
         return Scalar("const", scalar.type, payload=array.reshape(-1)[0])
-    dims = identity(len(sizes))
+    dims = identity(len(extents))
     varying = [d for d, n in enumerate(array.shape) if n != 1]
     return Scalar("array", scalar.type, payload=(array.squeeze(), tuple(dims[d] for d in varying)))
 

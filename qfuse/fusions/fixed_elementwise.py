@@ -179,10 +179,9 @@ class _Planner:
             found = None if array is None else broadcast_to_dims(Param(index, array), list(range(self.rank)))
             if found is not None:
                 return found.astype(np.float64)
-        sizes = [n for n in self.extents if n is not None]
-        array = self.env.reader.evaluate(scalar, sizes) if len(sizes) == self.rank else None
+        array = self.env.reader.evaluate_over(scalar, self.extents)
         if array is not None:
-            return array.reshape((1,) * (self.rank - array.ndim) + array.shape).astype(np.float64)
+            return array.astype(np.float64)
         raise NotIntegerError("it reads a float tensor that is known only at run time")
 
     def _stored(self, x: Scalar, signed: bool) -> Term:

@@ -180,19 +180,25 @@ def _constant_over(operand: StepOperand, extents: Extents, env: Environment) -> 
     """Constant values of a step's operand in f64 over the dimensions, or None."""
     if operand.number is not None:
         return np.full((1,) * len(extents), operand.number, np.float64)
+    constant = constant_operand(operand, env)
+    return None if constant is None else _over_dims(*constant, extents)
+
+
+def constant_operand(operand: StepOperand, env: Environment) -> tuple[Array, Index] | None:
+    """Constant values of a step's tensor operand in f64, and where they are read; None where they are not known."""
     if operand.scalar is not None and operand.scalar.op == "array":
         array, index = operand.scalar.payload
-        return _over_dims(array.astype(np.float64), index, extents)
+        return array.astype(np.float64), index
     array = None if operand.value is None else env.reader.constants.read(operand.value)
     if array is None:
-        stored = stored_constant(operand, env)
+        stored = _stored_constant(operand, env)
         if stored is None:
             return None
         array = stored[0] * stored[1]
-    return _over_dims(array.astype(np.float64), operand.index, extents)
+    return array.astype(np.float64), operand.index
 
 
-def stored_constant(operand: StepOperand, env: Environment) -> tuple[Array, Array] | None:
+def _stored_constant(operand: StepOperand, env: Environment) -> tuple[Array, Array] | None:
     """`q - zero point` and the scale of a dequantized constant, over its own dimensions, or None."""
     form = None if operand.value is None else env.form(operand.value)
     if not isinstance(form, StoredForm):
@@ -211,7 +217,7 @@ def stored_constant(operand: StepOperand, env: Environment) -> tuple[Array, Arra
 def _take_integers(line: Line, step: Step, extents: Extents, env: Environment) -> bool:
     """Takes a dequantized constant that is at the accumulators' scale as the integers that it is."""
     operand = step.operand
-    stored = None if operand is None else stored_constant(operand, env)
+    stored = None if operand is None else _stored_constant(operand, env)
     if operand is None or stored is None:
         return False
     whole = _over_dims(stored[0], operand.index, extents)

@@ -51,7 +51,7 @@ class RepairQuantize(Fusion):
             return Refusal("the clamp of unsigned storage must be one operation before the cast")
         decision = Decision(self, node, "bit-exact", float_inputs=(source,), payload=source)
         decision.replacement = Made(decision)
-        decision.detail = {"result": str(node.params), "repaired": True}
+        decision.detail = {"result": str(node.params)}
         return decision
 
     def build(self, decision: Decision, context: Any) -> Any:

@@ -195,6 +195,12 @@ class ScalarReader:
         """
         return self._evaluate(scalar, extents, {}, 0)
 
+    def evaluate_over(self, scalar: Scalar, extents: Extents) -> np.ndarray[Any, Any] | None:
+        """As `evaluate`, as an array with a dimension an extent; None where one is dynamic, too."""
+        sizes = [n for n in extents if n is not None]
+        array = self.evaluate(scalar, sizes) if len(sizes) == len(extents) else None
+        return None if array is None else array.reshape((1,) * (len(sizes) - array.ndim) + array.shape)
+
     def _evaluate(self, scalar: Scalar, extents: Sequence[int], known: dict[int, Any], depth: int) -> Any:
         if scalar.op == "const":
             return np.asarray(scalar.payload)
