@@ -89,6 +89,11 @@ class ParamReader:
         found = _run_time_param(index, scalar, value, casts)
         return None if found is None else found.simplified(extents)
 
+    def read_integer(self, scalar: Scalar, extents: Extents) -> Param | None:
+        """The integers that an expression is the float value of, as a parameter, or None: read as they are stored."""
+        opened = self.opener(extents)(scalar, tuple(TO_FLOAT))
+        return self.read(opened, extents) if opened.op in TO_FLOAT else None
+
     def is_integral(self, scalar: Scalar, extents: Extents, depth: int = 0) -> bool:
         """Whether a float expression is known to be an integer everywhere."""
         if not scalar.type.startswith(("f", "bf")):

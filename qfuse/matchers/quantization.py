@@ -246,6 +246,8 @@ class QuantizationMatcher:
         param = self._params.read(scalar, extents)
         if param is None or not self._params.is_integral(scalar, extents):
             return None
+        if param.value is not None and param.element in EXPRESSED_TYPES:
+            param = self._params.read_integer(scalar, extents) or param
         if param.data is None or param.data.dtype.kind != "f":
             return param
         return Param(param.index, param.data.astype(np.int64), param.value, "i64", param.signed)

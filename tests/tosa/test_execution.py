@@ -232,3 +232,27 @@ def test_zero_points_at_run_time(high: int) -> None:
         (got,) = tosa.run(module, [data, np.full((1, 1, 1), zero, np.int32)])
         exact = (np.clip(np.round(data * np.float32(50)) + zero, low, high) - zero) * 0.02
         assert np.allclose(got, exact @ stored, rtol=1e-5, atol=1e-5)
+
+
+def test_zero_points_of_bytes_at_run_time() -> None:
+    """Added as floats by the quantize: corrected as the integers that they are, and left alone by a second run."""
+    f = Lines(x="1x4x8xf32", z="1x4x1xi8")
+    float_zero = f.op("cast", ["%z"], "1x4x1xf32")
+    rounded = f.round(f.mul("%x", f.number(50.0, "%x", "f32"), "1x4x8xf32"))
+    bounds = "max_val = 127.0 : f32, min_val = -128.0 : f32"
+    clamped = f.op("clamp", [f.op("add", [rounded, float_zero], "1x4x8xf32")], "1x4x8xf32", bounds)
+    stored = f.op("cast", [clamped], "1x4x8xi8")
+    less = f.op("sub", [f.op("cast", [stored], "1x4x8xf32"), float_zero], "1x4x8xf32")
+    result = matmul(f, f.mul(less, f.number(0.02, "%x", "f32"), "1x4x8xf32"))
+    module = Bindings.first_available().parse_source(f.module(result), "module")
+    assert qfuse.fuse(module, "tosa-int").summary["integer_ops"] == 1
+    after = str(module)
+    assert "(tensor<1x4x1xf32>) -> tensor<1x4x1xi32>" not in after
+    again = qfuse.fuse(module, "tosa-int")
+    assert again.applied == []
+    assert str(module) == after
+    data = np.random.default_rng(5).normal(0, 1, (1, 4, 8)).astype(np.float32)
+    zero = np.array([-128, -3, 0, 127], np.int8).reshape(1, 4, 1)
+    exact = (np.clip(np.round(data * np.float32(50)) + zero, -128, 127) - zero) * 0.02
+    (got,) = tosa.run(module, [data, zero])
+    assert np.allclose(got, exact @ (np.random.default_rng(7).integers(-127, 128, (1, 8, 5)) * 0.01), atol=1e-5)
