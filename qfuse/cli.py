@@ -98,18 +98,24 @@ def _read(bindings: Bindings, path: str, *, allow_unregistered: bool) -> Module:
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    options: dict[str, Any] = {"workload": arguments.report is not None}
+    given: dict[str, str] = {}
     for pair in arguments.option:
         name, equals, value = pair.partition("=")
         if not equals:
             raise UsageError(f"--option takes NAME=VALUE, got {pair!r}")
-        options[name] = value
+        if name in given:
+            raise UsageError(f"--option {name} is given twice")
+        given[name] = value
+    options: dict[str, Any] = {"workload": arguments.report is not None, **given}
     if arguments.explain_cost:
         options["explain_cost"] = True
-    if arguments.fusions is not None:
-        options["fusions"] = arguments.fusions
-    if arguments.disable is not None:
-        options["disable"] = arguments.disable
+    for name in ("fusions", "disable"):
+        names: str | None = getattr(arguments, name)
+        if names is None:
+            continue
+        if not names.strip(" ,"):
+            raise UsageError(f"--{name} takes names of fusions, got {names!r}")
+        options[name] = names
     return options
 
 

@@ -25,6 +25,9 @@ from qfuse.matchers.nodes import (
 
 VERSION = 1
 
+_LONGEST_WAY = 32
+"""Values looked at between a contraction and what a hint of it names."""
+
 
 @dataclass
 class Report:
@@ -184,6 +187,7 @@ def collect(report: Report, found: Findings) -> None:
     steps = quantize_steps(nodes)
     counted: list[tuple[Node, bool]] = []
     left = _left_with_their_root(found, carried_out)
+    known = {n.result: n for n in nodes}
     report.quantization_found = False
     for node in nodes:
         decision = env.decisions.get(node.result)
@@ -214,8 +218,8 @@ def collect(report: Report, found: Findings) -> None:
             of_root = _reason_of_root(node, found)
             reason = reason if of_root is None else of_root
         if reason is not None and (isinstance(node, Contradiction) or not found.is_dead(node.result)):
-            place = _place(bindings, node, function)
-            report.missed.append({**place, "reason": reason.reason, "hint": reason.hint})
+            hint = _behind_contradiction(node, found, known) or reason.hint
+            report.missed.append({**_place(bindings, node, function), "reason": reason.reason, "hint": hint})
     _results(report, live, [d for d in live if _is_listed(d, found)], floats)
     done = [n for n, integer in counted if integer]
     report.functions = _macs_by_function(nodes, {id(n) for n in done}, functions)
@@ -280,6 +284,23 @@ def _results(
 def _all_stored(node: Contraction | Reduction, env: Environment) -> bool:
     operands = (node.operand,) if isinstance(node, Reduction) else (node.lhs, node.rhs)
     return all(isinstance(env.form(v), StoredForm) for v in operands)
+
+
+def _behind_contradiction(node: Node, found: Findings, known: Mapping[Value, Node]) -> str:
+    """The hint to mend the contradictory quantize or dequantize that an operand of a contraction comes from, if any."""
+    operands = (node.lhs, node.rhs) if isinstance(node, Contraction) else ()
+    pending = [v for v in operands if not isinstance(found.env.form(v), StoredForm)]
+    for _ in range(_LONGEST_WAY):
+        if not pending:
+            break
+        value = pending.pop(0)
+        source = known.get(value)
+        if isinstance(source, Contradiction):
+            return f"correct the quantization parameters at {found.bindings.location(source.op)}"
+        owner = getattr(value.owner, "operation", None)
+        if owner is not None and not isinstance(source, Contraction):
+            pending += list(owner.operands)
+    return ""
 
 
 def _reason_of_root(node: Node, found: Findings) -> Refusal | None:

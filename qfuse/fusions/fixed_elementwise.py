@@ -205,7 +205,8 @@ class _Planner:
                 return low - int(zero.payload), high - int(zero.payload)
             if zero.op == "array":
                 return low - int(zero.payload[0].max()), high - int(zero.payload[0].min())
-        raise NotIntegerError("a zero point is known only at run time")
+            raise NotIntegerError("a zero point is known only at run time")
+        raise NotIntegerError(f"{x.op} of a dequantized value")
 
     # -- operations --------------------------------------------------------------------------------------------
 

@@ -165,6 +165,9 @@ def test_a_failure_leaves_an_existing_output_alone(opt: Opt) -> None:
         (["--option", "max_reduction=many"], "option max_reduction takes a positive integer, got 'many'"),
         (["--option", "max_reduction=-1"], "option max_reduction takes a positive integer, got '-1'"),
         (["--option", "max_reduction"], "--option takes NAME=VALUE, got 'max_reduction'"),
+        (["--option", "rounding=magic", "--option", "rounding=even"], "--option rounding is given twice"),
+        (["--fusions", ""], "--fusions takes names of fusions, got ''"),
+        (["--disable", " ,"], "--disable takes names of fusions, got ' ,'"),
         (["--fusions", "contraction"], "unknown fusion 'contraction': did you mean 'qfuse.contraction'? known are "),
         (["--fusions", "qfuse.dequantize,zzz"], f"unknown fusion 'zzz': known are {FUSIONS}"),
         (
@@ -303,11 +306,12 @@ REFUSED_DEQUANTIZES = {
 
 @pytest.mark.parametrize("what", list(REFUSED_DEQUANTIZES))
 def test_no_fuse_when_a_dequantize_contradicts_itself(what: str, opt: Opt) -> None:
-    """Two remarks: at the dequantize why, and at the contraction that it has no dequantized operand."""
+    """Two remarks: at the dequantize why, and at the contraction that an operand is none, and where to look."""
     changed, reason = REFUSED_DEQUANTIZES[what]
     first, second = unchanged(opt, linear(**changed)).splitlines()
     assert first.startswith(f"in.mlir:4:10: missed: linalg.generic: {reason} (")
     assert second.startswith("in.mlir:34:10: missed: linalg.matmul: operand 0 (lhs) is not dequantized (")
+    assert second.endswith("(correct the quantization parameters at in.mlir:4:10)")
 
 
 def test_no_fuse_when_storage_is_written_unsigned_and_read_signed(opt: Opt) -> None:

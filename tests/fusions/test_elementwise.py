@@ -354,6 +354,15 @@ def test_no_integer_form_of_a_function_of_two_values() -> None:
     assert refused(f, epilogue="fixed-point") == fixed_reason("tanh of a dequantized value")
 
 
+def test_no_integer_form_of_a_truncation() -> None:
+    """The reason names the operation, not a zero point."""
+    f = Function("truncation")
+    x, y = f.dequantize(f.argument("i8")), f.dequantize(f.argument("i8"), 0.02, 9)
+    whole = "    %w = arith.fptosi %a : f32 to i32\n    %y = arith.sitofp %w : i32 to f32"
+    f.returns(f.quantize(f.unary(f.binary("addf", x, y), whole)))
+    assert refused(f, epilogue="fixed-point") == fixed_reason("fptosi of a dequantized value")
+
+
 def test_no_integer_form_when_scales_are_not_powers_of_two() -> None:
     reason = fixed_reason("the scales are not powers of two apart")
     assert refused(two("scales", "addf"), epilogue="power-of-two") == reason
