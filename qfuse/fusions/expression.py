@@ -202,12 +202,16 @@ class _Tracer:
             if scale.scalar != 1.0:
                 over = Param(compose(scale.index, to_dims, own), scale.data, scale.value, scale.element)
                 x = Scalar("mul", form.element, (x, parameter(over.over(index, self.extents), form.element)))
-        for step in form.steps:  # what the sum starts from
+        for step in form.steps:  # what the sum starts from, and what makes a mean of it
             operand = step.operand
             if operand is None:
                 continue
             if operand.number is not None:
                 other = number(operand.number, form.element)
+            elif operand.scalar is not None:
+                array, place = operand.scalar.payload
+                place = compose(place, index, self.extents)
+                other = cast(Scalar("array", operand.scalar.type, payload=(array, place)), form.element)
             else:
                 place = compose(operand.index, index, self.extents)
                 other = cast(Scalar("elem", operand.element, payload=(operand.value, place)), form.element)

@@ -12,16 +12,19 @@ from qfuse._mlir import Value
 from qfuse.emit.spec import PlannedPooling, Side
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.contraction import init_steps, plan_sum, side_of
-from qfuse.graph import AccumForm, Decision, Environment, Folded, Made, Refusal, Step, StepOperand, StoredForm
+from qfuse.fusions.windows import as_one_sum, divided
+from qfuse.graph import AccumForm, Decision, Environment, Folded, Made, Refusal, StoredForm
 from qfuse.indexing import Extents, Index, constant, dims_of_index, identity
-from qfuse.matchers.contraction import loop_extent
 from qfuse.matchers.layout import Layout, match_layout
 from qfuse.matchers.nodes import Node, Reduction
 from qfuse.qparams import ONE, ZERO, QuantParams, StorageType
 
 
 class FuseSum(Fusion):
-    """Sums over dimensions or windows; a division behind joins the epilogue, so means and average pooling too."""
+    """Sums over dimensions or windows; a division behind joins the epilogue, so means and average pooling too.
+
+    A sum of sums is one sum. A mean that leaves out padding divides by the elements of each window.
+    """
 
     id = "qfuse.sum"
     nodes = (Reduction,)
@@ -35,16 +38,15 @@ class FuseSum(Fusion):
     def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
         """Refuses scales that vary along the reduction and accumulators that may overflow."""
         assert isinstance(node, Reduction)
-        form = env.form(node.operand)
-        if not isinstance(form, StoredForm):
+        found = as_one_sum(node, env.form(node.operand))
+        if found is None:
             return None
-        if node.kind == "mean" and any(map(any, node.padding)):
-            return Refusal("the mean leaves out padding, so its divisor varies", "count the padding")
-        lhs = side_of(form, node.index, node.extents, env)
-        ones = _ones(node.reduction, node.extents)
+        whole, form, factors = found
+        lhs = side_of(form, whole.index, whole.extents, env)
+        ones = _ones(whole.reduction, whole.extents)
         if ones is None:
             return Refusal("the reduction size is dynamic")
-        planned = plan_sum(node, lhs, ones, env, unit=True)
+        planned = plan_sum(whole, lhs, ones, env, unit=True)
         if isinstance(planned, Refusal):
             return planned
         if planned.blocked is not None:
@@ -52,9 +54,12 @@ class FuseSum(Fusion):
         extents = env.bindings.extents(node.result.type)
         element = env.bindings.element_name(node.result.type)
         decision = Decision(self, node, "reassociated", payload=planned, needs=(form.q,))
-        steps = init_steps(node, element, extents, env)
+        steps = (*factors, *init_steps(node, element, extents, env))
         if node.kind == "mean":
-            steps = (*steps, Step("div", StepOperand(number=float(loop_extent(node.extents, node.reduction) or 1))))
+            step = divided(node, element, env)
+            if isinstance(step, Refusal):
+                return step
+            steps = (*steps, step)
         decision.form = AccumForm(decision, steps, (), identity(len(extents)), extents, element)
         decision.detail = {
             "input": str(form.params),
