@@ -13,13 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from qfuse._mlir import Bindings, Operation, Value
-from qfuse.indexing import Extents, Index, compose, gather, identity
+from qfuse.indexing import Extents, Index, compose, gather, identity, is_plain
 from qfuse.matchers.intervals import interval_of, of_type
 from qfuse.matchers.layout import Layout, is_integer_barrier
 from qfuse.matchers.nodes import Node, Quantize
 from qfuse.matchers.reader import ScalarReader
 from qfuse.matchers.scalar import Scalar
 from qfuse.qparams import Param, QuantParams, StorageType
+from qfuse.regrouping import regrouped
 from qfuse.requirements import Requirements
 
 Array = np.ndarray[Any, Any]
@@ -295,6 +296,19 @@ class Environment:
             ends += [] if q.fill is None else [(q.fill, q.fill)]
             return min(low for low, _ in ends), max(high for _, high in ends)
         return storage.min, storage.max
+
+    def extents_of(self, q: QValue) -> Extents:
+        """The shape of an integer tensor."""
+        if isinstance(q, Folded):
+            return tuple(q.array.shape)
+        if isinstance(q, Existing):
+            return self.bindings.extents(q.value.type)
+        made: Value = q.layout.op.results[0] if isinstance(q, Moved) else q.decision.node.result
+        return self.bindings.extents(made.type)
+
+    def is_readable(self, q: QValue, index: Index, extents: Extents) -> bool:
+        """Whether an integer tensor is read at whole dimensions, also split and merged in their order."""
+        return is_plain(index) or regrouped(index, self.extents_of(q), extents) is not None
 
     def array(self, q: QValue, storage: StorageType) -> Array | None:
         """Constant values of an integer tensor, unsigned storage read as such, or None."""

@@ -326,6 +326,12 @@ def permutation_of(index: Index, rank: int) -> tuple[int, ...] | None:
     return tuple(p for p in positions if p is not None)
 
 
+def is_plain(index: Index) -> bool:
+    """Whether an index is a list of distinct dimensions and constants, which an indexing map can say."""
+    found = [as_dim(e) for e in index if e.terms]
+    return None not in found and len(set(found)) == len(found)
+
+
 def to_affine(a: Linear) -> str:
     """The printed affine expression."""
     parts = [str(a.const)] if a.const or not a.terms else []

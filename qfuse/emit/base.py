@@ -10,8 +10,9 @@ from qfuse._builder import Builder
 from qfuse._mlir import Bindings, Extents, Operation, Type, Value
 from qfuse.cost.options import Options
 from qfuse.graph import Decision, Existing, Folded, Made, Moved, QValue, StoredForm
-from qfuse.indexing import Index, as_dim, identity, is_identity
+from qfuse.indexing import Index, as_dim, identity, is_identity, is_plain
 from qfuse.matchers.constants import ConstantReader
+from qfuse.regrouping import regrouped
 
 
 class BuildContext:
@@ -89,6 +90,11 @@ class BuildContext:
             return self.emitter.copy(value, index, extents)
         element = self.bindings.element_name(value.type)
         return self.cast(value, self.builder.tensor(extents, element))
+
+    def regrouped(self, value: Value, index: Index, extents: Extents) -> tuple[Value, Index]:
+        """A tensor, read at `index` over dimensions of `extents`, as one that is read at a list of dimensions."""
+        found = None if is_plain(index) else regrouped(index, self.bindings.extents(value.type), extents)
+        return (value, index) if found is None else (self.emitter.regroup(value, found), found.index)
 
     def cast(self, value: Value, type_: Type) -> Value:
         """`value` as a tensor type that differs in which extents are known or is of a quantized type, or itself."""

@@ -122,7 +122,7 @@ def split_rounding(scalar: Scalar) -> Rounded | None:
 
 def elementwise(planned: PlannedElementwise, context: BuildContext) -> Value:
     """The expression in one generic; the rounding at its end is spelled as the options ask."""
-    scalar = resolved(planned.scalar, context)
+    scalar = resolved(planned.scalar, planned.extents, context)
     params, options = planned.node.params, context.options
     parts = split_rounding(scalar)
     magic = options.rounding == "magic" and params.storage.bits <= 16
@@ -146,7 +146,7 @@ def elementwise(planned: PlannedElementwise, context: BuildContext) -> Value:
 
 def lookup(planned: PlannedLookup, context: BuildContext) -> Value:
     """The table read at the stored integer, in one generic."""
-    stored = resolved(planned.stored, context)
+    stored = resolved(planned.stored, planned.extents, context)
     element = planned.node.params.storage.mlir
     table = context.builder.dense_constant(planned.table)
     inputs = Inputs([stored], len(planned.extents))

@@ -17,7 +17,7 @@ from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext
 from qfuse.emit.fixed_point import FixedPoint
 from qfuse.graph import Array, QValue
-from qfuse.indexing import Index, affine_map
+from qfuse.indexing import Extents, Index, affine_map
 from qfuse.matchers.scalar import Scalar
 
 #: How operations are spelled. Others cannot be repeated.
@@ -76,14 +76,20 @@ def rebuilt(scalar: Scalar, replace: Callable[[Scalar], Scalar]) -> Scalar:
     return known[id(scalar)]
 
 
-def resolved(scalar: Scalar, context: BuildContext) -> Scalar:
-    """An expression whose leaves are elements of SSA values; makes the integer tensors and constants it needs."""
+def resolved(scalar: Scalar, extents: Extents, context: BuildContext) -> Scalar:
+    """An expression over dimensions of `extents` whose leaves are elements of SSA values.
+
+    Makes the integer tensors and constants it needs.
+    """
     constants: dict[int, Value] = {}
+    read: dict[tuple[QValue, Index], tuple[Value, Index]] = {}
 
     def replace(leaf: Scalar) -> Scalar:
         if leaf.op == "stored":
             tensor, index = leaf.payload
-            return Scalar("elem", leaf.type, payload=(context.q(tensor), index))
+            if leaf.payload not in read:
+                read[leaf.payload] = context.regrouped(context.q(tensor), index, extents)
+            return Scalar("elem", leaf.type, payload=read[leaf.payload])
         if leaf.op == "array":
             array, index = leaf.payload
             if id(array) not in constants:

@@ -22,7 +22,7 @@ from qfuse.emit.moves import Moves
 from qfuse.emit.spec import PlannedContraction
 from qfuse.fixed_point import Multiplier, apply
 from qfuse.graph import AccumForm, Array, QValue, StoredForm
-from qfuse.indexing import Index, affine_map, identity
+from qfuse.indexing import Extents, Index, affine_map, identity
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Node
 from qfuse.qparams import QuantParams, StorageType
@@ -145,7 +145,8 @@ class FixedEpilogues(Contractions, Moves):
         operands = IntegerOperands(self.builder, rank)
         terms = [(multiple, [operands.add(o) for o in parts]) for multiple, parts in before.corrections]
         behind = None if positive or not planned.scale.bias.any() else operands.add(planned.scale.bias)
-        scale = FixedBody(planned.scale, operands, context)
+        extents = self.builder.bindings.extents(source.type)
+        scale = FixedBody(planned.scale, operands, extents, context)
 
         def body(inner: Body, args: Sequence[Value]) -> Value:
             x = args[0]
@@ -160,7 +161,6 @@ class FixedEpilogues(Contractions, Moves):
             return scale.stored(inner, args, x, element, result)
 
         outs = list(node.op.operands)[-1] if node.op.name.startswith("linalg.") else None
-        extents = self.builder.bindings.extents(source.type)
         if outs is not None and outs.type == self.builder.tensor(extents, result):
             init = context.empty_of(outs)
         else:
@@ -181,7 +181,7 @@ class FixedEpilogues(Contractions, Moves):
         source = context.q(form.q)
         operands = IntegerOperands(self.builder, rank)
         bias = operands.add(planned.scale.bias)
-        scale = FixedBody(planned.scale, operands, context)
+        scale = FixedBody(planned.scale, operands, params.extents, context)
 
         def body(inner: Body, args: Sequence[Value]) -> Value:
             x = args[0]
@@ -257,8 +257,8 @@ class _Loaded:
 class FixedBody:
     """The operands of a `FixedScale`, and its arithmetic in a body."""
 
-    def __init__(self, scale: FixedScale, operands: IntegerOperands, context: BuildContext) -> None:
-        """Adds the operands that are tensors."""
+    def __init__(self, scale: FixedScale, operands: IntegerOperands, extents: Extents, context: BuildContext) -> None:
+        """Adds the operands that are tensors, read over dimensions of `extents`."""
         multiplier = scale.multiplier
         self._scale = scale
         self._sign = operands.add(scale.sign)
@@ -268,7 +268,7 @@ class FixedBody:
         self._low, self._high = operands.add(scale.low), operands.add(scale.high)
         self._addends = [
             (
-                operands.add(Operand(a.index, value=context.q(a.q), element=a.storage.mlir, signed=a.storage.signed)),
+                operands.add(_stored(a, extents, context)),
                 operands.add(a.bias),
                 operands.add(a.multiplier.mantissa),
                 operands.add(a.multiplier.shift),
@@ -301,6 +301,11 @@ class FixedBody:
         if self._zero.number != 0:
             wide = inner.op("arith.addi", I64, wide, self._zero.load(inner, args, I64))
         return narrowed(inner, wide, self._low.known(inner, args), self._high.known(inner, args), result)
+
+
+def _stored(addend: FixedAddend, extents: Extents, context: BuildContext) -> Operand:
+    value, index = context.regrouped(context.q(addend.q), addend.index, extents)
+    return Operand(index, value=value, element=addend.storage.mlir, signed=addend.storage.signed)
 
 
 def _narrow(array: Array) -> Array:

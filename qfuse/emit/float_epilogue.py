@@ -25,7 +25,7 @@ from qfuse.emit.moves import Moves
 from qfuse.emit.rounding import round_in_float, round_to_integer
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedRequantize, PlannedRescale
 from qfuse.graph import AccumForm, Array, Decision, Step
-from qfuse.indexing import Index, affine_map, identity
+from qfuse.indexing import Extents, Index, affine_map, identity
 from qfuse.matchers.nodes import Node
 from qfuse.matchers.rounding import MAGIC_LIMIT
 
@@ -119,7 +119,7 @@ class FloatEpilogues(Contractions, Moves):
             accumulators, epilogue = self._sum_blocks(accumulators, epilogue, context)
         extents = out_extents(planned.extents, planned.out_loops[: epilogue.rank])
         with_steps(epilogue, form.steps, extents, context.constants.value)
-        epilogue.steps = [_with_values(step, context) for step in epilogue.steps]
+        epilogue.steps = [_with_values(step, extents, context) for step in epilogue.steps]
         return accumulators, epilogue
 
     def _sum_blocks(
@@ -323,12 +323,12 @@ def _narrowest(array: Array, compute: str) -> Array:
     return array.astype(np.int32) if np.array_equal(array, array.astype(np.int32)) else array
 
 
-def _with_values(step: Step, context: BuildContext) -> Step:
+def _with_values(step: Step, extents: Extents, context: BuildContext) -> Step:
     """A step whose operand reads SSA values, made where they are not there yet."""
     operand = step.operand
     if operand is None or operand.scalar is None:
         return step
-    return replace(step, operand=replace(operand, scalar=resolved(operand.scalar, context)))
+    return replace(step, operand=replace(operand, scalar=resolved(operand.scalar, extents, context)))
 
 
 def _outs(node: Node, form: AccumForm) -> Value | None:

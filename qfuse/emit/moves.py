@@ -7,9 +7,11 @@ from typing import Any
 
 from qfuse._mlir import Value
 from qfuse.emit.casts import Casts
-from qfuse.indexing import Index, affine_map, as_dim, identity
+from qfuse.emit.reshape import reshape
+from qfuse.indexing import Index, affine_map, as_dim, dim, identity
 from qfuse.matchers.layout import Layout
 from qfuse.qparams import Param
+from qfuse.regrouping import Regrouping
 
 
 class Moves(Casts):
@@ -90,6 +92,14 @@ class Moves(Casts):
                 inner.operands[0] = source
                 inner.results[0].set_type(builder.type(element))
         return copy.results[0]
+
+    def regroup(self, value: Value, found: Regrouping) -> Value:
+        """A tensor transposed and reshaped."""
+        own = self.builder.bindings.extents(value.type)
+        if found.order != tuple(range(len(own))):
+            places = tuple(dim(found.order.index(i)) for i in range(len(own)))
+            value = self.copy(value, places, [own[i] for i in found.order])
+        return reshape(self.builder, value, found.extents)
 
     def copy(self, value: Value, index: Index, extents: Sequence[int | None]) -> Value:
         """`value` read at a list of dimensions, as a tensor of its own."""

@@ -34,6 +34,7 @@ from qfuse.indexing import Index
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Node
 from qfuse.qparams import Param, QuantParams, StorageType, broadcast_to_dims
+from qfuse.regrouping import Regrouping
 
 _STEPS = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
 
@@ -193,8 +194,9 @@ class TosaEmitter(Vocabulary):
         return ops.cast(value, storage.mlir)
 
     def _addend(self, addend: FixedAddend, rounding: str, context: BuildContext, like: Value) -> Value:
-        rank = len(self.ops.shape(like))
-        value = self.ops.aligned(context.q(addend.q), addend.index, rank)
+        shape = self.ops.shape(like)
+        read, index = context.regrouped(context.q(addend.q), addend.index, shape)
+        value = self.ops.aligned(read, index, len(shape))
         value, zero = self._less_zero(value, addend.storage, addend.bias)
         return self.ops.rescale(value, addend.multiplier, rounding, "i32", zero)
 
@@ -299,7 +301,8 @@ class TosaEmitter(Vocabulary):
         if operand.number is not None:
             other = ops.number(1.0 / operand.number if step.kind == "div" else operand.number, rank, "f32")
         elif operand.value is not None:
-            other = ops.aligned(ops.cast(operand.value, "f32"), operand.index, rank)
+            source, index = context.regrouped(ops.cast(operand.value, "f32"), operand.index, ops.shape(value))
+            other = ops.aligned(source, index, rank)
             other = ops.elementwise("tosa.reciprocal", [other], "f32") if step.kind == "div" else other
         else:
             assert operand.scalar is not None
@@ -356,6 +359,10 @@ class TosaEmitter(Vocabulary):
             copy.operands[position] = value
         copy.results[0].set_type(self.builder.tensor(self.ops.bindings.extents(op.results[0].type), element))
         return copy.results[0]
+
+    def regroup(self, value: Value, found: Regrouping) -> Value:
+        """A tensor transposed and reshaped."""
+        return self.ops.reshape(self.ops.transpose(value, found.order), found.extents)
 
     def copy(self, value: Value, index: Index, extents: Sequence[int | None]) -> Value:
         """`value` read at a list of dimensions, as a tensor of its own."""

@@ -82,6 +82,7 @@ class TosaExpression:
         return self._operation(scalar, element)
 
     def _read(self, value: Value, index: Index) -> Value:
+        value, index = self._context.regrouped(value, index, self._extents)
         return self._ops.aligned(value, index, self._rank)
 
     def _operation(self, scalar: Scalar, element: str) -> Value:

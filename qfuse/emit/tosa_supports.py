@@ -113,6 +113,11 @@ def _index(index: Index) -> Iterator[str]:
         yield "a tensor is read at an index that is not a list of dimensions"
 
 
+def _read(q: QValue, index: Index, extents: Extents, env: Environment) -> Iterator[str]:
+    if not env.is_readable(q, index, extents):
+        yield from _index(index)
+
+
 def _storage(what: str, storage: StorageType) -> Iterator[str]:
     if storage.bits not in (8, 16, 32) or (not storage.signed and storage.bits != 8):
         yield f"{what} is {storage}"
@@ -127,12 +132,13 @@ def _form(decision: Decision, env: Environment) -> Iterator[str]:
         return
     if form.element != "f32":
         yield f"the float type {form.element}"
+    extents = env.bindings.extents(form.decision.node.result.type)
     for step in form.steps[-1:]:
         operand = step.operand
         if operand is not None and operand.value is None and operand.scalar is not None:
-            yield from _expression(operand.scalar, env, env.bindings.extents(form.decision.node.result.type))
+            yield from _expression(operand.scalar, env, extents)
         elif operand is not None and operand.value is not None:
-            yield from _index(operand.index)
+            yield from _read(Existing(operand.value), operand.index, extents, env)
     for layout in form.moves[-1:]:
         yield from _move(layout, env)
 
@@ -230,6 +236,8 @@ def _requantize(planned: PlannedFixedRequantize, env: Environment) -> Iterator[s
     contraction: PlannedContraction = planned.form.decision.payload
     scale = planned.scale
     yield from _scale(scale, planned.params.storage, multiplier_bits_of(contraction.bits))
+    for addend in scale.addends:
+        yield from _read(addend.q, addend.index, out_extents(contraction.extents, contraction.out_loops), env)
     for layout in planned.form.moves:
         yield from _move(layout, env)
         if layout.kind == "pad" and planned.params.zero_point.scalar is None:
@@ -257,7 +265,6 @@ def _scale(scale: FixedScale, storage: StorageType, bits: int) -> Iterator[str]:
     for addend in scale.addends:
         yield from _storage("an added tensor", addend.storage)
         yield from _multiplier(addend.multiplier, 31)
-        yield from _index(addend.index)
 
 
 def _multiplier(multiplier: Multiplier, bits: int) -> Iterator[str]:
@@ -303,12 +310,14 @@ def _expression(scalar: Scalar, env: Environment, extents: Extents) -> Iterator[
     for node in nodes(scalar):
         if node.op not in WRITTEN:
             yield f"{node.op} of integers"
-        elif node.op in ("elem", "stored"):
+        elif node.op == "elem":
             yield from _index(node.payload[1])
-            if node.op == "stored":
-                yield from _tensor(node.payload[0], env)
-                if node.type not in ("i8", "i16", "i32"):
-                    yield f"an operand of {node.type}"
+        elif node.op == "stored":
+            tensor, index = node.payload
+            yield from _read(tensor, index, extents, env)
+            yield from _tensor(tensor, env)
+            if node.type not in ("i8", "i16", "i32"):
+                yield f"an operand of {node.type}"
         elif node.op == "array" and numbers_of(node, len(extents)) is None:
             yield "parameters vary in blocks"
         elif node.op == "extui" and (node.args[0].op != "stored" or node.args[0].type != "i8"):

@@ -22,7 +22,7 @@ from qfuse._mlir import Value
 from qfuse.emit.elementwise import PlannedElementwise
 from qfuse.emit.expression import nodes, rebuilt, stored_tensors
 from qfuse.fusions.base import Fusion
-from qfuse.fusions.expression import CorrectedAccumulators, Traced, cast, parameter, trace_back
+from qfuse.fusions.expression import CorrectedAccumulators, Traced, cast, parameter, trace_back, unreadable
 from qfuse.fusions.fixed_elementwise import plan_fixed
 from qfuse.fusions.requires import of_rescaled, of_result
 from qfuse.graph import AccumForm, Decision, Environment, Made, QValue, Refusal, StoredForm
@@ -89,14 +89,10 @@ class FuseElementwise(Fusion):
         refusal = refuse_common(root, env)
         if refusal is not None:
             return refusal
-        place = traced.unreadable
-        if place is not None:
-            return Refusal(
-                f"an operand of the elementwise operation is read at {place}, which is not a list of dimensions",
-                "make the move an operation of its own before the dequantize",
-            )
         if env.options.epilogue != "float":
             return self._fixed(root, env)
+        if traced.unreadable is not None:
+            return _cannot_read(traced.unreadable)
         decision = Decision(
             self, node, "bit-exact" if traced.exact else "within-1-lsb",
             needs=stored_tensors(traced.scalar), float_inputs=traced.floats,
@@ -111,6 +107,9 @@ class FuseElementwise(Fusion):
         plan = plan_fixed(root.traced.source, root.node, params, root.extents, env)
         if isinstance(plan, Refusal):
             return plan
+        place = unreadable(nodes(plan.scalar), root.extents, env)
+        if place is not None:
+            return _cannot_read(place)
         exactness = f"within-{plan.steps}-lsb" if plan.steps else "bit-exact"
         payload = PlannedElementwise(root.node, plan.scalar, root.extents, root.moves)
         decision = Decision(self, root.node, exactness, needs=stored_tensors(plan.scalar), payload=payload)
@@ -127,6 +126,13 @@ class FuseElementwise(Fusion):
     def build(self, decision: Decision, context: object) -> object:
         """One elementwise operation, by the target's emitter."""
         return context.emitter.elementwise(decision.payload, context)  # type: ignore[attr-defined]
+
+
+def _cannot_read(place: str) -> Refusal:
+    return Refusal(
+        f"an operand of the elementwise operation is read at {place}, which is not a list of dimensions",
+        "make the move an operation of its own before the dequantize",
+    )
 
 
 def facts(root: Root) -> dict[str, Any]:

@@ -7,7 +7,7 @@ value goes into are not repeated: their result is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from qfuse.emit.expression import SPELLED, nodes, number
 from qfuse.emit.spec import PlannedContraction
 from qfuse.fusions.base import Fusion
 from qfuse.graph import AccumForm, Decision, Environment, Existing, Folded, Made, Moved, QValue, StoredForm
-from qfuse.indexing import Extents, Index, as_dim, compose, printed
+from qfuse.indexing import Extents, Index, as_dim, compose, identity, is_plain, printed
 from qfuse.matchers.functions import LIBRARY
 from qfuse.matchers.nodes import Dequantize, Elementwise, LayoutNode, Reduction
 from qfuse.matchers.reader import ScalarReader
@@ -28,6 +28,8 @@ from qfuse.qparams import Param, QuantParams
 
 #: Operations that one expression may have. What is longer is not repeated inside of one operation.
 LONGEST = 200
+#: Elements that a constant may have when it is written as it is read.
+_MOST_CONSTANTS = 1 << 16
 _FLOATS = ("f16", "bf16", "f32", "f64")
 
 
@@ -54,12 +56,6 @@ class Traced:
     unreadable: str | None
 
 
-def is_plain(index: Index) -> bool:
-    """Whether an index is a list of distinct dimensions and constants."""
-    positions = [as_dim(e) for e in index if e.terms]
-    return None not in positions and len(set(positions)) == len(positions)
-
-
 def trace_back(
     scalar: Scalar, extents: Extents, env: Environment, source: Scalar | None = None, accumulators: bool = False
 ) -> Traced | None:
@@ -82,18 +78,23 @@ def trace_back(
     kept = list(nodes(found))
     floats = [n.payload[0] for n in kept if n.op == "elem" and env.reader.constants.read(n.payload[0]) is None]
     forms, through = tuple(tracer.forms), tuple(dict.fromkeys(tracer.through))
-    place = _unreadable(kept, extents, env)
+    place = unreadable(kept, extents, env)
     return Traced(found, part, forms, tuple(dict.fromkeys(floats)), through, tracer.exact, place)
 
 
-def _unreadable(expression: Sequence[Scalar], extents: Extents, env: Environment) -> str | None:
-    """The first index at which an indexing map cannot read, as printed, or None: it reads whole dimensions."""
+def unreadable(expression: Iterable[Scalar], extents: Extents, env: Environment) -> str | None:
+    """The first index at which no tensor can be read, as printed, or None.
+
+    Whole dimensions can be, and those of stored integers split and merged in their order, which a reshape says.
+    """
     for node in expression:
         if node.op not in ("elem", "stored"):
             continue
         tensor, index = node.payload
         if not is_plain(index):
-            return printed(index)
+            if node.op == "elem" or not env.is_readable(tensor, index, extents):
+                return printed(index)
+            continue
         own = _extents_of(tensor, env)
         dims = [as_dim(e) for e in index]
         pairs = () if own is None else ((n, extents[d]) for d, n in zip(dims, own, strict=True) if d is not None)
@@ -104,12 +105,9 @@ def _unreadable(expression: Sequence[Scalar], extents: Extents, env: Environment
 
 def _extents_of(tensor: Value | QValue, env: Environment) -> Extents | None:
     """Extents of what an expression reads, as far as its index does not imply them."""
-    if isinstance(tensor, Made):
-        if not isinstance(tensor.decision.fusion, CorrectedAccumulators):
-            return None
-        planned: PlannedContraction = tensor.decision.payload
-        return out_extents(planned.extents, planned.out_loops)
-    if isinstance(tensor, Existing | Folded | Moved):
+    if isinstance(tensor, Made) and isinstance(tensor.decision.fusion, CorrectedAccumulators):
+        return env.extents_of(tensor)
+    if isinstance(tensor, Existing | Folded | Moved | Made):
         return None
     info = env.reader.bindings.tensor_info(tensor.type)
     return None if info is None else info[0]
@@ -165,7 +163,7 @@ class _Tracer:
         array = reader.constants.read(value)
         if array is not None:
             if array.size != 1:
-                return leaf
+                return leaf if is_plain(index) else self._gathered(leaf)
             return Scalar("const", leaf.type, payload=_scalar_of(array, leaf.type))
         form = self.env.form(value)
         if isinstance(form, AccumForm):
@@ -189,6 +187,15 @@ class _Tracer:
             self.through.append(value)
             return found
         return found if found.op == "const" else leaf
+
+    def _gathered(self, leaf: Scalar) -> Scalar:
+        """A constant over the dimensions along which it varies; the leaf itself where these are too many."""
+        array = self.env.reader.evaluate_over(leaf, self.extents)
+        if array is None or array.size > _MOST_CONSTANTS or leaf.type not in ("f32", "f64"):
+            return leaf
+        dims = identity(len(self.extents))
+        varying = tuple(d for d, n in zip(dims, array.shape, strict=True) if n != 1)
+        return Scalar("array", leaf.type, payload=(array.squeeze(), varying))
 
     def _accumulated(self, form: AccumForm, index: Index) -> Scalar:
         """The float value of accumulators, on the corrected accumulators as integers."""

@@ -19,7 +19,7 @@ from qfuse.fusions.roles import (
     arranged_constant,
     roles_of,
 )
-from qfuse.graph import AccumForm, Array, Environment, Existing, Folded, Moved, Refusal
+from qfuse.graph import AccumForm, Array, Environment, Moved, Refusal
 from qfuse.indexing import Extents, Index, Linear, as_dim, constant, plus
 from qfuse.matchers.nodes import Convolution, Quantize
 
@@ -201,13 +201,7 @@ class LayerPlanner:
 
     def _own_extents(self, name: str) -> tuple[int | None, ...]:
         """Extents of the stored integers of an operand."""
-        q = self.q[name]
-        if isinstance(q, Folded):
-            return q.array.shape
-        if isinstance(q, Existing):
-            return self.env.bindings.extents(q.value.type)
-        made = q.layout.op.results[0] if isinstance(q, Moved) else q.decision.node.result
-        return self.env.bindings.extents(made.type)
+        return self.env.extents_of(self.q[name])
 
     def _extents(self, letters: Mapping[str, int | None]) -> Refusal | None:
         fusion = self.fusion

@@ -10,7 +10,7 @@ from qfuse.emit.base import loops_to_dims, out_extents
 from qfuse.emit.spec import PlannedContraction
 from qfuse.fixed_point import is_power_of_two
 from qfuse.graph import Array, Environment, Refusal, Step, StepOperand, StoredForm
-from qfuse.indexing import Extents, Index, as_dim, compose, dims_of_index, gather, is_identity
+from qfuse.indexing import Extents, Index, compose, dims_of_index, gather, is_identity
 from qfuse.qparams import Param, broadcast_to_dims
 
 #: Scales along two dimensions are multiplied out up to so many numbers.
@@ -171,7 +171,7 @@ def _addend(operand: StepOperand, extents: Extents, env: Environment) -> tuple[S
     params = form.params.over(operand.index, extents)
     index = compose(form.index, operand.index, extents)
     scale = _over_dims(form.params.scale.data, params.scale.index, extents)
-    if scale is None or params.scale.data is None or None in map(as_dim, index):
+    if scale is None or params.scale.data is None or not env.is_readable(form.q, index, extents):
         return None
     return replace(form, params=params), index, scale.astype(np.float64)
 
