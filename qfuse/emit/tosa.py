@@ -24,9 +24,10 @@ from qfuse.emit.fixed_epilogue import FixedAddend, FixedScale, PlannedFixedRequa
 from qfuse.emit.spec import PlannedContraction, PlannedPooling
 from qfuse.emit.tosa_contraction import Sums, over_dims, pad_by, reduce_sum
 from qfuse.emit.tosa_expression import TosaExpression
+from qfuse.emit.tosa_operand import held_as
 from qfuse.emit.tosa_ops import TosaOps
 from qfuse.emit.tosa_supports import accumulator_of, multiplier_bits_of, refuse
-from qfuse.emit.tosa_unsigned import flip, unflip, unflipped
+from qfuse.emit.tosa_unsigned import as_held, as_stored, flip, unflip, unflipped
 from qfuse.emit.vocabulary import Vocabulary
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import AccumForm, Array, Decision, Environment, Refusal, Step, StoredForm
@@ -85,15 +86,15 @@ class TosaEmitter(Vocabulary):
 
     def pool(self, planned: PlannedPooling, context: BuildContext) -> Value:
         """The maximum or minimum of stored integers: the same operation on integers."""
-        value, storage = context.stored(planned.form), planned.storage
-        unsigned = not storage.signed
-        if unsigned:
-            value, storage = flip(self.ops, value), StorageType(storage.bits, True)
+        form, storage = planned.form, planned.storage
+        held = held_as(storage, form.low, form.high)
+        assert held is not None
+        signed, offset = held
+        value = as_held(self.ops, context.stored(form), storage, offset)
         if planned.pad is not None:
-            fill = storage.min if planned.node.kind == "max" else storage.max
-            value = self.move(planned.pad, [value], storage.mlir, fill)
-        value = self._repeated(planned.node.op, [value], storage.mlir)
-        return unflip(self.ops, value) if unsigned else value
+            fill = signed.min if planned.node.kind == "max" else signed.max
+            value = self.move(planned.pad, [value], signed.mlir, fill)
+        return as_stored(self.ops, self._repeated(planned.node.op, [value], signed.mlir), storage, offset)
 
     # -- epilogues ---------------------------------------------------------------------------------------------
 
@@ -178,20 +179,20 @@ class TosaEmitter(Vocabulary):
             multiplier, rounding, own_zero = Multiplier(np.asarray(1), np.asarray(scale.guard), 0), "single", 0
         limits = [_uniform(a) for a in (scale.zero_point, scale.low, scale.high)]
         zero, low, high = limits
-        if zero is not None and low is not None and high is not None and fits_operand(storage, zero):
-            flipped = 0 if storage.signed or storage.bits != 8 else 128
-            result = ops.rescale(value, multiplier, rounding, storage.mlir, own_zero, zero - flipped)
-            result = ops.clamp(result, low - flipped, high - flipped)
-            return unflip(ops, result) if flipped else result
+        held, offset = held_result(storage, scale)
+        if zero is not None and low is not None and high is not None and fits_operand(held, zero - offset):
+            result = ops.rescale(value, multiplier, rounding, held.mlir, own_zero, zero - offset)
+            return as_stored(ops, ops.clamp(result, low - offset, high - offset), storage, offset)
         value = ops.rescale(value, multiplier, rounding, "i32", own_zero)
         rank = len(ops.shape(value))
-        for name, array in (("add", scale.zero_point), ("maximum", scale.low), ("minimum", scale.high)):
+        bounds = (scale.low - scale.zero_point, scale.high - scale.zero_point, scale.zero_point - offset)
+        for name, array in zip(("maximum", "minimum", "add"), bounds, strict=True):
             if name != "add" or array.any():
-                held = np.clip(array, -(1 << 31), (1 << 31) - 1)
+                limited = np.clip(array, -(1 << 31), (1 << 31) - 1)
                 value = ops.binary(
-                    name, value, ops.constant(held.reshape((1,) * (rank - held.ndim) + held.shape), "i32")
+                    name, value, ops.constant(limited.reshape((1,) * (rank - limited.ndim) + limited.shape), "i32")
                 )
-        return ops.cast(value, storage.mlir)
+        return as_stored(ops, ops.cast(value, held.mlir), storage, offset)
 
     def _addend(self, addend: FixedAddend, rounding: str, context: BuildContext, like: Value) -> Value:
         shape = self.ops.shape(like)
@@ -317,6 +318,13 @@ class TosaEmitter(Vocabulary):
     def move(self, layout: Layout, inputs: Sequence[Value], element: str, fill: int | Param | None) -> Value:
         """Repeats a layout operation on tensors of another element type."""
         op, ops = layout.op, self.ops
+        narrow = [ops.widened(v) for v in inputs] if element == "i32" else [None]
+        held = [n for n in narrow if n is not None]
+        if len(held) == len(narrow) and len({offset for _, offset in held}) == 1:
+            offset = held[0][1]
+            less = fill - offset if isinstance(fill, int) else 0
+            if -(1 << 15) <= less < 1 << 15:
+                return ops.widen(self.move(layout, [v for v, _ in held], "i16", less), offset)
         if op.name == "tosa.transpose":
             return ops.transpose(inputs[0], [int(p) for p in op.attributes["perms"]])
         if op.name == "tosa.reshape":
@@ -375,10 +383,14 @@ class TosaEmitter(Vocabulary):
 
 
 def fits_operand(storage: StorageType, zero: int) -> bool:
-    """Whether a zero point can be the operand of a RESCALE to this type."""
-    if storage.bits == 8:
-        return storage.min <= zero <= storage.max
-    return zero == 0 and storage.bits in (16, 32) and storage.signed
+    """Whether a zero point can be the operand of a RESCALE to this signed type."""
+    return storage.min <= zero <= storage.max if storage.bits == 8 else zero == 0
+
+
+def held_result(storage: StorageType, scale: FixedScale) -> tuple[StorageType, int]:
+    """The signed type that a result is made in and how much less it is made: see `held_as`; itself where it is wide."""
+    held = held_as(storage, int(scale.low.min(initial=storage.max)), int(scale.high.max(initial=storage.min)))
+    return (StorageType(storage.bits, True), 0) if held is None else held
 
 
 def _uniform(array: Array) -> int | None:

@@ -17,9 +17,9 @@ import numpy as np
 from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext, loops_to_dims, out_extents
 from qfuse.emit.spec import PlannedContraction, Side
-from qfuse.emit.tosa_operand import Operand, operand_of
+from qfuse.emit.tosa_operand import Operand, held_operand, operand_of
 from qfuse.emit.tosa_ops import TosaOps
-from qfuse.emit.tosa_unsigned import flip
+from qfuse.emit.tosa_unsigned import as_held
 from qfuse.graph import Array
 from qfuse.indexing import Index, as_dim, compose, dims_of_index, gather
 from qfuse.matchers.nodes import Convolution, Reduction
@@ -38,7 +38,13 @@ def is_pointwise(planned: PlannedContraction) -> bool:
     """Whether a contraction is written as a convolution by one point: 16 bits by a constant, whose bias is i48."""
     if planned.unit or isinstance(planned.node, Convolution) or planned.bits != 48 or planned.rhs.array is None:
         return False
-    return len(dims_of_index(planned.rhs.index)) == 2 and not _groups(planned)[0]
+    held = held_operand(planned.rhs)
+    return (
+        held is not None
+        and held[0].bits == 8
+        and len(dims_of_index(planned.rhs.index)) == 2
+        and not _groups(planned)[0]
+    )
 
 
 class Sums:
@@ -101,9 +107,7 @@ class Sums:
             return self._ops.constant(operand.array, element)
         value = self._context.q(operand.side.form.q)
         value = self._split(value, operand.side)
-        if operand.flipped:
-            value = flip(self._ops, value)
-        return self._ops.cast(value, element)
+        return self._ops.cast(as_held(self._ops, value, operand.side.storage, operand.offset), element)
 
     def _split(self, value: Value, side: Side) -> Value:
         """A tensor with its reduced dimension split into blocks, where they are."""
@@ -265,9 +269,7 @@ class Sums:
         """A zero point over the accumulators' dimensions, as i32."""
         assert operand.rest is not None
         zero = over_dims(self._ops, self.planned, operand.rest, "i32")
-        if not operand.flipped or operand.rest.data is not None:
-            return zero
-        return self._ops.binary("sub", zero, self._ops.number(128, self._rank, "i32"))
+        return zero if operand.rest.data is not None else self._ops.plus(zero, -operand.offset)
 
     def _row_sum(self, operand: Operand) -> Value:
         """The sum of an operand's integers, less its zero-point operand, over the accumulators' dimensions."""
@@ -286,19 +288,15 @@ def known_corrections(planned: PlannedContraction, lhs: Operand, rhs: Operand) -
         return total
     if rhs.rest is not None or lhs.rest is None or lhs.rest.scalar is None or rhs.array is None:
         return None
-    read = [as_dim(e) for e in rhs.side.index]
-    if any(d is None and n != 1 for d, n in zip(read, rhs.array.shape, strict=True)):
+    read = dims_of_index(rhs.side.index)
+    sizes = [(n or 1) if d in read else 1 for d, n in enumerate(planned.extents)]
+    array = gather(rhs.array, rhs.side.index, sizes).astype(np.int64) - rhs.zero
+    sums = np.broadcast_to(array, sizes).sum(axis=planned.reduction, keepdims=True)
+    rest = [d for d in range(len(sizes)) if d not in planned.out_loops]
+    if any(sums.shape[d] != 1 for d in rest):
         return None
-    array = rhs.array.reshape([n for d, n in zip(read, rhs.array.shape, strict=True) if d is not None])
-    loops = [d for d in read if d is not None]
-    axes = tuple(i for i, d in enumerate(loops) if d in planned.reduction)
-    sums = (array.astype(np.int64) - rhs.zero).sum(axis=axes)
-    kept = [d for d in loops if d not in planned.reduction]
-    if any(d not in planned.out_loops for d in kept):
-        return None
-    order = sorted(range(len(kept)), key=lambda i: planned.out_loops.index(kept[i]))
-    shape = [(planned.extents[d] or 1) if d in kept else 1 for d in planned.out_loops]
-    return -int(lhs.rest.scalar) * sums.transpose(order).reshape(shape)
+    shape = [sums.shape[d] for d in planned.out_loops]
+    return -int(lhs.rest.scalar) * sums.transpose([*planned.out_loops, *rest]).reshape(shape)
 
 
 def _groups(planned: PlannedContraction) -> tuple[list[int], list[int], list[int]]:

@@ -11,13 +11,14 @@ import numpy as np
 from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext
 from qfuse.emit.expression import nodes
-from qfuse.emit.tosa_ops import TosaOps
-from qfuse.emit.tosa_unsigned import flip, unflip
+from qfuse.emit.tosa_operand import held_as
+from qfuse.emit.tosa_ops import TosaOps, bits_of
+from qfuse.emit.tosa_unsigned import as_stored, flip
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import Array
 from qfuse.indexing import Extents, Index
 from qfuse.matchers.scalar import Scalar
-from qfuse.qparams import broadcast
+from qfuse.qparams import StorageType, broadcast
 
 _INTEGER = {"addi": "add", "subi": "sub", "muli": "mul", "maxsi": "maximum", "minsi": "minimum"}
 _FLOAT = {"add": "add", "sub": "sub", "mul": "mul", "max": "maximum", "min": "minimum"}
@@ -134,8 +135,8 @@ class TosaExpression:
     def _narrowed(self, scalar: Scalar) -> Value:
         """`trunci(clamp(x + zero point))`, whose clamp is within the type."""
         ops, element = self._ops, _element(scalar.type)
-        shift = 128 if self._unsigned_result and element == "i8" else 0
-        x, low, high = scalar.args[0], *(n + shift for n in _range(element))
+        unsigned = self._unsigned_result and element == "i8"
+        x, low, high = scalar.args[0], *((0, 255) if unsigned else _range(element))
         while x.op in ("maxsi", "minsi") and x.args[1].op == "const":
             bound = int(x.args[1].payload)
             low, high = (max(low, bound), high) if x.op == "maxsi" else (low, min(high, bound))
@@ -143,15 +144,15 @@ class TosaExpression:
         inner, zero = x, 0
         if x.op == "addi" and x.args[1].op == "const":
             inner, zero = x.args[0], int(x.args[1].payload)
-        zero, low, high = zero - shift, low - shift, high - shift
-        if inner.op == "rescale" and element == "i8" and -128 <= zero <= 127:
-            result = ops.clamp(self._rescale(inner, element, zero), low, high)
-            return unflip(ops, result) if shift else result
-        value = self.value(x)
-        if shift:
-            value = ops.binary("sub", value, ops.number(shift, self._rank, "i32"))
-        result = ops.cast(ops.clamp(value, low, high), element)
-        return unflip(ops, result) if shift else result
+        storage = StorageType(bits_of(element), not unsigned)
+        found = held_as(storage, low, high)
+        held, offset = (storage, 0) if found is None else found
+        zero, low, high = zero - offset, low - offset, high - offset
+        if inner.op == "rescale" and (held.min <= zero <= held.max if held.bits == 8 else zero == 0):
+            result = ops.clamp(self._rescale(inner, held.mlir, zero), low, high)
+            return as_stored(ops, result, storage, offset)
+        value = ops.plus(self.value(x), -offset)
+        return as_stored(ops, ops.cast(ops.clamp(value, low, high), held.mlir), storage, offset)
 
 
 def _range(element: str) -> tuple[int, int]:

@@ -22,7 +22,7 @@ class Operand:
         array: constant integers, over the stored tensor's dimensions, or None.
         zero: what goes into the zero-point operand.
         rest: the zero point that does not, or None.
-        flipped: whether unsigned bytes are handed over 128 less.
+        offset: how much less the stored integers are handed over: 128 of unsigned bytes.
     """
 
     side: Side
@@ -30,30 +30,52 @@ class Operand:
     array: Array | None
     zero: int = 0
     rest: Param | None = None
-    flipped: bool = False
+    offset: int = 0
+
+
+def held_as(storage: StorageType, low: int, high: int) -> tuple[StorageType, int] | None:
+    """The signed type of 8 or 16 bits that stored integers from `low` to `high` are computed in, less an offset.
+
+    16 bits may be kept in i32, unsigned ones too: their type is found from the range. None where they do not fit.
+    """
+    if storage.bits <= 8:
+        return StorageType(8, True), 0 if storage.signed or storage.bits < 8 else 128
+    if storage.bits == 16:
+        return (storage, 0) if storage.signed else None
+    half = 1 << 15
+    offset = 0 if -half <= low and high < half else half if low >= 0 else low + half
+    return (StorageType(16, True), offset) if high - offset < half and storage.bits == 32 else None
+
+
+def held_operand(side: Side) -> tuple[StorageType, int] | None:
+    """`held_as` of an operand, whose integers may be constant."""
+    storage, array = side.storage, side.array
+    if array is None or storage.bits <= 8 or not array.size:
+        return held_as(storage, side.form.low, side.form.high)
+    low, high = int(array.min()), int(array.max())
+    return (StorageType(8, True), 0) if low >= -128 and high <= 127 else held_as(storage, low, high)
 
 
 def operand_of(side: Side) -> Operand:
-    """How an operand is handed over; nothing is built."""
-    storage, array, zero = side.storage, side.array, side.params.zero_point
-    flipped = not storage.signed and storage.bits == 8
-    if flipped:
-        storage = StorageType(8, True)
-        array = None if array is None else (array.astype(np.int16) - 128).astype(np.int8)
-        if zero.data is not None:
-            zero = Param(zero.index, zero.data.astype(np.int64) - 128, element="i64")
-    if array is not None and storage.bits < 8:
-        storage = StorageType(8, True)
+    """How an operand is handed over, which `held_operand` says it can be; nothing is built."""
+    array, zero = side.array, side.params.zero_point
+    held = held_operand(side)
+    assert held is not None
+    storage, offset = held
+    if array is not None:
+        array = (array.astype(np.int64) - offset).astype(f"i{storage.bits // 8}")
+    if offset and zero.data is not None:
+        zero = Param(zero.index, zero.data.astype(np.int64) - offset, element="i64")
     if zero.is_zero:
-        return Operand(side, storage, array, flipped=flipped)
+        return Operand(side, storage, array, offset=offset)
     number = zero.scalar
     if number is not None and storage.bits == 8 and -128 <= number <= 127:
-        return Operand(side, storage, array, int(number), flipped=flipped)
+        return Operand(side, storage, array, int(number), offset=offset)
     if array is not None and zero.data is not None:
         shifted = _shifted(array, zero, side.index)
         if shifted is not None and storage.min <= shifted.min(initial=0) and shifted.max(initial=0) <= storage.max:
-            return Operand(side, storage, shifted.astype(f"i{storage.bits // 8}"), flipped=flipped)
-    return Operand(side, storage, array, 0, zero, flipped)
+            return Operand(side, storage, shifted.astype(f"i{storage.bits // 8}"), offset=offset)
+    return Operand(side, storage, array, 0, zero, offset)
 
 
 def _shifted(array: Array, zero: Param, index: Index) -> Array | None:

@@ -101,6 +101,9 @@ class TosaOps:
         value = self._before_reshapes(value)
         if self.shape(value) == tuple(shape):
             return value
+        held = self.widened(value)
+        if held is not None:
+            return self.widen(self.reshape(held[0], shape), held[1])
         known = self.read(value)
         if known is not None:
             return self.constant(known.reshape(tuple(shape)), self.element(value))
@@ -212,13 +215,86 @@ class TosaOps:
         return self.read(value) is not None or all(n == 1 for n in self.shape(value))
 
     def cast(self, value: Value, element: str) -> Value:
-        """`value` as another element type."""
-        return value if self.element(value) == element else self.elementwise("tosa.cast", [value], element)
+        """`value` as another element type; i16 that was extended to i32 is what it was."""
+        if self.element(value) == element:
+            return value
+        source = self.extended(value)
+        if source is not None and self.element(source) == element:
+            return source
+        return self.elementwise("tosa.cast", [value], element)
+
+    def extended(self, value: Value) -> Value | None:
+        """What an i32 tensor is a cast of, where that is of i16; or None."""
+        value, perms = self.transposed_from(value)
+        op = getattr(value.owner, "operation", None)
+        if op is None or op.name != "tosa.cast" or self.element(value) != "i32":
+            return None
+        source = op.operands[0]
+        return self.transpose(source, perms) if self.element(source) == "i16" else None
 
     def binary(self, name: str, a: Value, b: Value) -> Value:
-        """`add`, `sub`, `mul`, `maximum`, `minimum` of two tensors of one type and rank."""
+        """`add`, `sub`, `mul`, `maximum`, `minimum` of two tensors of one type and rank; added constants become one."""
+        if name in ("add", "sub"):
+            merged = self._merged(a, b, 1 if name == "add" else -1)
+            if merged is not None:
+                return merged
         extra = [self.constant(np.zeros(1), "i8")] if name == "mul" else []
         return self.elementwise(f"tosa.{name}", [a, b], self.element(a), extra=extra)
+
+    def _merged(self, a: Value, b: Value, sign: int) -> Value | None:
+        """`a + sign * b` of i32, where `b` is a constant and `a` an addition of one."""
+        second, first = self.read(b), self.added(a)
+        if second is None or first is None or self.element(a) != "i32":
+            return None
+        value, number = first
+        total = number.astype(np.int64) + sign * second.astype(np.int64)
+        if total.size and max(-int(total.min()), int(total.max())) >= 1 << 31:
+            return None
+        if not total.any() and np.broadcast_shapes(self.shape(value), total.shape) == self.shape(value):
+            return value
+        return self.elementwise("tosa.add", [value, self.constant(total, "i32")], "i32")
+
+    def added(self, value: Value) -> tuple[Value, Array] | None:
+        """The tensor and the constant that `value` is the sum of, or None."""
+        source, perms = self.transposed_from(value)
+        op = getattr(source.owner, "operation", None)
+        number = None if op is None or op.name != "tosa.add" else self.read(op.operands[1])
+        if op is None or number is None:
+            return None
+        return self.transpose(op.operands[0], perms), number.transpose(perms)
+
+    # -- 16 bits in i32 ----------------------------------------------------------------------------------------
+
+    def narrow(self, value: Value, offset: int) -> Value:
+        """i32 integers less `offset` as i16, which they are known to fit; right behind what defines them."""
+        known = self.widened(value)
+        if known is not None and known[1] == offset:
+            return known[0]
+        key = ("narrow", value, offset)
+        if key not in self._made:
+            with self.builder.behind(value):
+                self._made[key] = self.cast(self.plus(value, -offset), "i16")
+        return self._made[key]
+
+    def widen(self, value: Value, offset: int) -> Value:
+        """i16 integers plus `offset` as i32."""
+        return self.plus(self.cast(value, "i32"), offset)
+
+    def plus(self, value: Value, number: int) -> Value:
+        """An i32 tensor plus a number."""
+        if not number:
+            return value
+        return self.binary("add", value, self.number(number, len(self.shape(value)), "i32"))
+
+    def widened(self, value: Value) -> tuple[Value, int] | None:
+        """The i16 integers and the offset that `widen` made `value` of, or None."""
+        if self.element(value) != "i32":
+            return None
+        source, number = self.added(value) or (value, np.zeros(1, np.int64))
+        narrow = self.extended(source)
+        if narrow is None or number.size != 1:
+            return None
+        return narrow, int(number.reshape(-1)[0])
 
     def number(self, number: float, rank: int, element: str) -> Value:
         """A constant of one element and `rank` dimensions."""
@@ -268,6 +344,9 @@ class TosaOps:
             unsigned: whether the value and the result are unsigned.
         """
         source = self.element(value)
+        if source == "i32" and zero == 0:
+            value = self.extended(value) or value
+            source = self.element(value)
         wide = source != "i48" and multiplier.bits != 15
         mantissa, shift = rescale_numbers(multiplier, 31 if wide else 15)
         rank = len(self.shape(value))

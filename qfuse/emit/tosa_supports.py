@@ -19,7 +19,7 @@ from qfuse.emit.tosa_contraction import (
     known_corrections,
 )
 from qfuse.emit.tosa_expression import WRITTEN, numbers_of
-from qfuse.emit.tosa_operand import Operand, operand_of
+from qfuse.emit.tosa_operand import Operand, held_as, held_operand, operand_of
 from qfuse.emit.tosa_ops import MAX_SHIFT, MIN_SHIFT, rescale_numbers
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import AccumForm, Decision, Environment, Existing, Moved, QValue, Refusal, StoredForm
@@ -152,11 +152,9 @@ def _contraction(planned: PlannedContraction) -> Iterator[str]:
         return
     sides = [planned.lhs] if planned.unit else [planned.lhs, planned.rhs]
     for name, side in zip(("lhs", "rhs"), sides, strict=False):
-        if side.storage.bits not in (8, 16) and not (side.array is not None and side.storage.bits < 8):
-            yield f"{name} is {side.storage}, products are of 8 and 16 bits"
-            return
-        if not side.storage.signed and side.storage.bits != 8:
-            yield f"{name} is {side.storage}"
+        if held_operand(side) is None or (side.array is None and side.storage.bits < 8):
+            form = side.form
+            yield f"{name} is {side.storage} from {form.low} to {form.high}, products are of 8 and 16 bits"
             return
         yield from _scales(planned, side)
     operands = [operand_of(s) for s in sides]
@@ -277,10 +275,9 @@ def _multiplier(multiplier: Multiplier, bits: int) -> Iterator[str]:
 
 
 def _pooling(planned: PlannedPooling) -> Iterator[str]:
-    name, storage = planned.node.op.name, planned.storage
-    widths = (8, 16) if name == "tosa.max_pool2d" else (8, 16, 32)
-    if name not in _POOLED or storage.bits not in widths or (not storage.signed and storage.bits != 8):
-        yield f"{name} of {storage}"
+    name, form = planned.node.op.name, planned.form
+    if name not in _POOLED or held_as(planned.storage, form.low, form.high) is None:
+        yield f"{name} of {planned.storage} from {form.low} to {form.high}"
     yield from _index(planned.form.index)
 
 

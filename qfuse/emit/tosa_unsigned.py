@@ -8,6 +8,7 @@ from __future__ import annotations
 from qfuse._mlir import Value
 from qfuse.emit.tosa_ops import TosaOps
 from qfuse.fixed_point import Multiplier
+from qfuse.qparams import StorageType
 
 _SAME = Multiplier.of(1.0, 0)
 
@@ -16,6 +17,20 @@ def flip(ops: TosaOps, value: Value) -> Value:
     """Unsigned bytes as signed ones, 128 less."""
     known = unflipped(ops, value)
     return ops.rescale(value, _SAME, "single", "i8", 0, -128, (True, False)) if known is None else known
+
+
+def as_held(ops: TosaOps, value: Value, storage: StorageType, offset: int) -> Value:
+    """Stored integers in the signed type that they are computed in, `offset` less; see `held_as`."""
+    if storage.bits == 32:
+        return ops.narrow(value, offset)
+    return flip(ops, value) if offset else value
+
+
+def as_stored(ops: TosaOps, value: Value, storage: StorageType, offset: int) -> Value:
+    """The stored integers of signed ones that are `offset` less."""
+    if storage.bits == 32:
+        return ops.widen(value, offset)
+    return unflip(ops, value) if offset else value
 
 
 def unflip(ops: TosaOps, value: Value) -> Value:

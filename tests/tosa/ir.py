@@ -138,7 +138,7 @@ class Lines:
     def dequantize(self, q: str, scale: Any, zero: Any = 0) -> str:
         """Cast, subtraction, cast, product; without the first two where the zero point is 0."""
         if np.any(zero):
-            wide = self.op("cast", [q], self.like(q, "i32"))
+            wide = q if self.types[q].endswith("i32") else self.op("cast", [q], self.like(q, "i32"))
             q = self.op("sub", [wide, self._parameter(zero, q, "i32")], self.like(q, "i32"))
         value = self.op("cast", [q], self.like(q, "f32"))
         return self.mul(value, self._parameter(np.float32(scale), q, "f32"), self.like(q, "f32"))
