@@ -211,16 +211,14 @@ class _Planner:
     # -- operations --------------------------------------------------------------------------------------------
 
     def _add(self, a: Term | Array, b: Term | Array) -> Term:
-        left, right = self._aligned(a, b)
-        return self._checked(
-            Term(
-                Scalar("addi", I64, (left.integer, right.integer)), left.scale, left.bound + right.bound,
-                left.error + right.error,
-            )
-        )  # fmt: skip
+        return self._sum("addi", *self._aligned(a, b))
 
     def _subtract(self, a: Term | Array, b: Term | Array) -> Term:
-        return self._add(a, self._negate(b))
+        return self._add(a, -b) if not isinstance(b, Term) else self._sum("subi", *self._aligned(a, b))
+
+    def _sum(self, name: str, a: Term, b: Term) -> Term:
+        bound, error = a.bound + b.bound, a.error + b.error
+        return self._checked(Term(Scalar(name, I64, (a.integer, b.integer)), a.scale, bound, error))
 
     def _negate(self, a: Term | Array) -> Term | Array:
         if not isinstance(a, Term):
@@ -233,7 +231,7 @@ class _Planner:
         assert isinstance(negated, Term)
         return replace(a, integer=Scalar("maxsi", I64, (a.integer, negated.integer)))
 
-    def _multiply(self, a: Term | Array, b: Term | Array) -> Term:
+    def _multiply(self, a: Term | Array, b: Term | Array) -> Term | Array:
         if isinstance(a, Term) and isinstance(b, Term):
             scale = a.scale * b.scale
             error = a.error * b.bound + b.error * a.bound + a.error * b.error
@@ -244,22 +242,26 @@ class _Planner:
         assert not isinstance(factor, Term)
         return self._scaled(term, factor)
 
-    def _divide(self, a: Term | Array, b: Term | Array) -> Term:
+    def _divide(self, a: Term | Array, b: Term | Array) -> Term | Array:
         if isinstance(b, Term):
             raise NotIntegerError("a division by a dequantized value")
         assert isinstance(a, Term)
         with np.errstate(divide="ignore"):
             return self._scaled(a, 1.0 / b)
 
-    def _scaled(self, term: Term, factor: Array) -> Term:
-        if not np.isfinite(factor).all() or not factor.all():
-            raise NotIntegerError("a constant factor is zero or not finite")
-        if (factor < 0).all():
+    def _scaled(self, term: Term, factor: Array) -> Term | Array:
+        """A term times constants. Where these are 0 its scale is, and with it the multiplier of the next rescale."""
+        if not np.isfinite(factor).all():
+            raise NotIntegerError("a constant factor is not finite")
+        if not factor.any():
+            return np.zeros((1,) * self.rank)
+        if (factor <= 0).all():
             negated = self._negate(term)
             assert isinstance(negated, Term)
             term, factor = negated, -factor
-        if not (factor > 0).all():
-            raise NotIntegerError("constant factors have different signs")
+        if (factor < 0).any():
+            signs = self.constant(np.sign(factor).astype(np.int64))
+            term, factor = replace(term, integer=Scalar("muli", I64, (term.integer, signs))), np.abs(factor)
         return replace(term, scale=term.scale * factor)
 
     def _maximum(self, a: Term | Array, b: Term | Array) -> Term:
@@ -291,7 +293,7 @@ class _Planner:
             return self._on_grid(a), self._on_grid(b)
         if isinstance(a, Term):
             assert not isinstance(b, Term)
-            moved = a if not b.any() else self._on_grid(a)
+            moved = a if a.scale.all() and not b.any() else self._on_grid(a)
             return moved, self._whole(b, moved.scale)
         assert isinstance(b, Term)
         second, first = self._aligned(b, a)
@@ -322,17 +324,28 @@ class _Planner:
             raise NotIntegerError(_BEYOND)
         if not is_within_shift(ratio, term.bound):
             raise NotIntegerError(_BEYOND)
-        multiplier = self._multiplier(ratio)
+        integer, multiplier = self._multiplied(term.integer, ratio)
         error = float((term.error * ratio).max(initial=0.0)) + 0.5
-        distances = tie_distance(multiplier, ratio, term.bound, self.env.options.scaling, _ROUNDED)
+        real = np.where(ratio > 0, ratio, multiplier.real)  # 0 is exact
+        distances = tie_distance(multiplier, real, term.bound, self.env.options.scaling, _ROUNDED)
         error += float(distances.max(initial=0.0))
         if multiplier.bits == 0 and bool((multiplier.shift <= 0).all()):
             error -= 0.5
         integer = Scalar(
-            "rescale", I64, (term.integer, self.constant(multiplier.mantissa), self.constant(multiplier.shift)),
+            "rescale", I64, (integer, self.constant(multiplier.mantissa), self.constant(multiplier.shift)),
             (self.env.options.scaling, multiplier.bits),
         )  # fmt: skip
         return Term(integer, scale, bound, error)
+
+    def _multiplied(self, integer: Scalar, ratio: Array) -> tuple[Scalar, Multiplier]:
+        """What is rescaled by these ratios, some of which may be 0, and the multiplier."""
+        known = ratio > 0
+        if known.all():
+            return integer, self._multiplier(ratio)
+        multiplier = self._multiplier(np.where(known, ratio, ratio.max()))
+        if multiplier.bits:
+            return integer, replace(multiplier, mantissa=np.where(known, multiplier.mantissa, 0))
+        return Scalar("muli", I64, (integer, self.constant(known.astype(np.int64)))), multiplier
 
     def _multiplier(self, ratio: Array) -> Multiplier:
         bits = 31

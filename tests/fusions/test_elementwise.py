@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,28 @@ def constant_tensor() -> Function:
     return f.returns(f.quantize(f.elementwise(inputs, "    %y = arith.mulf %a, %b : f32")))
 
 
+def scaled(f: Function, x: str, factors: Sequence[float]) -> str:
+    """A product by constants that vary along the second dimension."""
+    c = f.line(f"arith.constant dense<{list(factors)}> : tensor<6xf32>")
+    return f.elementwise([(x, f.shape, "f32", "d0, d1"), (c, (6,), "f32", "d1")], "    %y = arith.mulf %a, %b : f32")
+
+
+def interpolated() -> Function:
+    """As bilinear upsampling does: weights that are 0 where a sample lies on the grid."""
+    f = Function("interpolated")
+    x, y = f.dequantize(f.argument("i8")), f.dequantize(f.argument("i8"))
+    moved = scaled(f, f.binary("subf", y, x), [0.0, 0.25, 0.75, 1.0, 0.0, 0.3])
+    return f.returns(f.quantize(f.binary("addf", x, moved)))
+
+
+def factors_of_both_signs() -> Function:
+    """With a maximum behind them, where the factor is 0, too."""
+    f = Function("factors_of_both_signs")
+    x, y = f.dequantize(f.argument("i8")), f.dequantize(f.argument("i8"), 0.02, 9)
+    left = f.unary(scaled(f, x, [0.0, -1.5, 0.7, -0.1, 1.0, 0.0]), RELU)
+    return f.returns(f.quantize(f.binary("addf", left, scaled(f, y, [-1.0, 0.0, -0.5, -2.0, -1.0, -0.25]))))
+
+
 def shared_dequantize() -> Function:
     """One dequantize in two expressions, and twice in one."""
     f = Function("shared_dequantize")
@@ -186,7 +208,7 @@ def wide() -> Function:
 FIRES = [
     add, sub, mul, maximum, minimum, ties, add_relu, clamp_constants, hardswish, neg_abs, where, broadcast_row,
     broadcast_unit, transposed, per_axis, float_tensor, constant_tensor, shared_dequantize, two_quantizes, reshaped,
-    dynamic, half, double, wide,
+    dynamic, half, double, wide, interpolated, factors_of_both_signs,
 ]  # fmt: skip
 VARIANTS = [("linalg", {}), ("linalg", {"rounding": "magic"})]
 
@@ -223,7 +245,8 @@ def test_same_integers_as_unfused(name: str, variant: str, results: dict[str, An
 
 # -- fixed point -----------------------------------------------------------------------------------------------------
 
-FIXED = [add, sub, mul, maximum, minimum, ties, add_relu, neg_abs, where, broadcast_row, broadcast_unit, per_axis, wide]
+FIXED = [add, sub, mul, maximum, minimum, ties, add_relu, neg_abs, where, broadcast_row, broadcast_unit, per_axis, wide,
+         interpolated, factors_of_both_signs]  # fmt: skip
 SCALINGS = ("single", "double", "gemmlowp", "half-even")
 
 
@@ -372,6 +395,39 @@ def test_powers_of_two_are_shifted() -> None:
     module, report = fused(ties(), epilogue="power-of-two")
     assert [e["exactness"] for e in report.applied] == ["within-1-lsb"]
     assert "arith.muli" not in str(module)
+
+
+def test_a_shifted_value_is_multiplied_by_zero() -> None:
+    """A power of two has no multiplier to be 0."""
+    f = Function("zero", (16, 6))
+    x, y = f.dequantize(f.argument("i8"), 0.25, 0), f.dequantize(f.argument("i8"), 0.5, 1)
+    f.returns(f.quantize(f.binary("addf", x, scaled(f, y, [0.0, 0.5, 1.0, 2.0, 0.0, 0.25])), 0.5, 0))
+    module, report = fused(f, epilogue="power-of-two")
+    assert [e["exactness"] for e in report.applied] == ["within-1-lsb"]
+    (before,), (after,) = run({"zero": parse(f)}, [f]).values(), run({"zero": module}, [f]).values()
+    for (want,), (got,) in zip(before, after, strict=True):
+        assert np.abs(want.astype(np.int64) - got).max() <= 1
+
+
+def test_a_product_by_zeros_is_a_constant() -> None:
+    f = Function("zeros")
+    x, y = f.dequantize(f.argument("i8")), f.dequantize(f.argument("i8"), 0.02, 9)
+    f.returns(f.quantize(f.binary("addf", scaled(f, x, [0.0] * 6), y)))
+    module, report = fused(f, epilogue="fixed-point")
+    assert [e["exactness"] for e in report.applied] == ["within-1-lsb"]
+    assert "f32" not in str(module)
+
+
+def test_no_integer_form_of_an_infinite_factor() -> None:
+    f = Function("infinite")
+    x, y = f.dequantize(f.argument("i8")), f.dequantize(f.argument("i8"), 0.02, 9)
+    c = f.line(
+        "arith.constant dense<[0x7F800000, 0x3F800000, 0x3F800000, 0x3F800000, 0x3F800000, 0x3F800000]> : tensor<6xf32>"
+    )
+    inputs = [(x, f.shape, "f32", "d0, d1"), (c, (6,), "f32", "d1")]
+    product = f.elementwise(inputs, "    %y = arith.mulf %a, %b : f32")
+    f.returns(f.quantize(f.binary("addf", product, y)))
+    assert refused(f, epilogue="fixed-point") == fixed_reason("a constant factor is not finite")
 
 
 def test_no_integer_form_when_the_result_is_much_finer() -> None:

@@ -95,6 +95,14 @@ def pool(name: str, pad: str = "0, 0, 0, 0", out: str = "1x3x3x3xf32") -> Callab
     return write
 
 
+def interpolated(f: Lines, x: str) -> str:
+    """Between neighbours, by weights that vary along both dimensions and are 0 in places."""
+    other = quantized(f, f.op("reverse", ["%x"], f.types[x], "axis = 1 : i32"), 0.02, 5)
+    rows, columns = f.const([[[0.0]], [[0.75]], [[0.25]], [[1.0]]], "f32"), f.const([[[0.0, 0.25, 0.75, 0.5]]], "f32")
+    along = f.op("add", [x, f.mul(f.op("sub", [other, x], f.types[x]), columns, f.types[x])], f.types[x])
+    return f.op("add", [x, f.mul(f.op("sub", [along, x], f.types[x]), rows, f.types[x])], f.types[x])
+
+
 def concat(f: Lines, x: str) -> str:
     """Of branches with different parameters."""
     other = quantized(f, "%x", 0.031, -20)
@@ -152,6 +160,7 @@ CASES: dict[str, tuple[str, Build]] = {
         "4x8xf32", lambda f, x: f.op("reduce_max", [x], "4x1xf32", "axis = 1 : i32, nan_mode = PROPAGATE")
     ),
     **{name: of_two("4x8xf32", name) for name in ("add", "sub", "mul", "maximum", "minimum")},
+    "interpolation": of_one("4x3x4xf32", interpolated),
     "concat": of_one("2x3x4xf32", concat),
     **{name: of_one("4x8xf32", unary(name)) for name in ("tanh", "exp", "erf")},
     "reshape and transpose": of_one("4x8xf32", moved),
