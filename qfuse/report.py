@@ -350,7 +350,9 @@ def steps_of(node: Quantize | FakeQuantize) -> set[Value]:
 
 def _computes(op: Operation) -> bool:
     """Whether an operation may be a step of a quantize that is spelled as several."""
-    return op.name == "linalg.generic" or (op.name.startswith("tosa.") and not op.name.startswith("tosa.const"))
+    if op.name.startswith(("tosa.const", "arith.const")):
+        return False
+    return op.name == "linalg.generic" or op.name.startswith(("tosa.", "arith.", "math."))
 
 
 def _missed(

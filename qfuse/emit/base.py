@@ -14,6 +14,9 @@ from qfuse.indexing import Index, as_dim, identity, is_identity, is_plain
 from qfuse.matchers.constants import ConstantReader
 from qfuse.regrouping import regrouped
 
+#: Operations, by the start of their names, whose result has the shape of their last operand.
+_SHAPED_AS_LAST = ("linalg.fill", "linalg.generic", "linalg.broadcast", "arith.", "math.")
+
 
 class BuildContext:
     """What a fusion's `build` works with.
@@ -119,7 +122,7 @@ class BuildContext:
         if extents is not None and extents != own:
             return self._sizes_where(value, own, extents)
         op = getattr(value.owner, "operation", None)
-        while op is not None and op.name in ("linalg.fill", "linalg.generic", "linalg.broadcast"):
+        while op is not None and len(op.operands) and op.name.startswith(_SHAPED_AS_LAST):
             value = list(op.operands)[-1]
             op = getattr(value.owner, "operation", None)
         if op is not None and op.name == "tensor.empty":
@@ -137,10 +140,10 @@ class BuildContext:
         return found
 
     def empty_of(self, value: Value) -> Value:
-        """A tensor of `value`'s type to write into: the `tensor.empty` behind an `outs` operand, or a new one."""
+        """A tensor of `value`'s type to write into: the `tensor.empty` it is computed into, or a new one."""
         base = value
         op = getattr(base.owner, "operation", None)
-        while op is not None and op.name == "linalg.fill":
+        while op is not None and op.name in ("linalg.fill", "linalg.generic"):
             base = list(op.operands)[-1]
             op = getattr(base.owner, "operation", None)
         if op is not None and op.name == "tensor.empty" and base.type == value.type:

@@ -98,7 +98,7 @@ def respelled(planned: PlannedQuantize, context: BuildContext) -> Value:
         return inner.op("arith.fptosi" if params.storage.signed else "arith.fptoui", params.storage.mlir, x)
 
     maps = [affine_map(rank, index) for index in (*(i for _, i in inputs), identity(rank))]
-    init = context.empty_of(list(planned.node.op.operands)[-1])
+    init = context.empty_of(planned.node.result)
     return builder.generic([v for v, _ in inputs], init, maps, "p" * rank, body)
 
 

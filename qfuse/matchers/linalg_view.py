@@ -1,4 +1,4 @@
-"""Reads `linalg` operations as structured operations; bodies of one form are read once."""
+"""Reads `linalg` operations, and `arith` and `math` on whole tensors, as structured ones; like bodies are read once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from qfuse._mlir import Bindings, Operation, Value
-from qfuse.indexing import Index
+from qfuse.indexing import Index, identity
 from qfuse.matchers.scalar import Scalar, operation
 from qfuse.matchers.structure import Structure, View
 
@@ -35,8 +35,13 @@ class LinalgViews:
         self._structures: dict[Any, Structure] = {}
 
     def view(self, op: Operation) -> View | None:
-        """A `linalg` operation on ranked tensors as a structured one, or None."""
+        """An operation on ranked tensors as a structured one, or None."""
         results = list(op.results)
+        if op.name.startswith(("arith.", "math.")):
+            return self._elementwise(op, results)
+        return self._with_body(op, results)
+
+    def _with_body(self, op: Operation, results: list[Value]) -> View | None:
         name = op.name
         if not name.startswith("linalg.") or len(op.regions) != 1:
             return None
@@ -73,6 +78,25 @@ class LinalgViews:
                 return None
         return View(self.bindings, op, operands[:inputs], operands[inputs:], structure, captured, outside)
 
+    def _elementwise(self, op: Operation, results: list[Value]) -> View | None:
+        """An operation of scalars on whole tensors, which all have one shape."""
+        operands = list(op.operands)
+        if len(results) != 1 or not operands or not all(map(self.bindings.is_ranked_tensor, _types(operands, results))):
+            return None
+        name = op.name
+        extra = op.attributes[_WITH_ATTRIBUTE[name]].value if name in _WITH_ATTRIBUTE else None
+        rank = len(self.bindings.extents(results[0].type))
+        elements = tuple([self.bindings.element_name(t) for t in _types(operands, results)])
+        key = (name, extra, rank, elements)
+        structure = self._structures.get(key)
+        if structure is None:
+            index = identity(rank)
+            read = tuple([Scalar("elem", e, payload=(n, index)) for n, e in enumerate(elements[:-1])])
+            body = [operation(name, elements[-1], read, extra)]
+            structure = Structure([index] * len(elements), rank, len(operands), True, body, True)
+            self._structures[key] = structure
+        return View(self.bindings, op, operands, [], structure, [], [])
+
     def _structure(self, op: Operation, name: str, inputs: int, rows: list[Any], pure: bool) -> Structure:
         maps = self.bindings.indexing_maps(op)
         indices = [self.bindings.index_map(m) for m in maps]
@@ -80,6 +104,10 @@ class LinalgViews:
         rank = maps[0].n_dims if maps else 0
         body = _read_rows(rows, indices, inputs, self.bindings.type_name)
         return Structure(indices, rank, inputs, parallel_only, body, pure)
+
+
+def _types(operands: list[Value], results: list[Value]) -> list[Any]:
+    return [v.type for v in (*operands, *results)]
 
 
 def _rows(block: Any) -> tuple[list[Any], list[Value], list[Value], bool]:

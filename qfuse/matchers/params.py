@@ -84,6 +84,9 @@ class ParamReader:
             if found is not None:
                 self._numbers[key] = (data, found)
             return found
+        filled = self._reader.expand(scalar, extents)
+        if filled is not None and filled.op == "const":
+            return _constant_param(np.asarray(filled.payload), (), casts, extents)
         if index and index == identity(len(extents)) and 1 not in extents:
             return None  # one value an element: data, not a parameter
         found = _run_time_param(index, scalar, value, casts)
