@@ -99,11 +99,13 @@ class PlannedFixedRequantize:
         form: the accumulators; its steps are part of `scale`, its layout operations follow.
         params: of the output, over the accumulators' dimensions.
         scale: multiplier, bias, zero point and clamp.
+        is_mean: whether the emitter has one operation for it, see `Vocabulary.mean_multiplier`.
     """
 
     form: AccumForm
     params: QuantParams
     scale: FixedScale
+    is_mean: bool = False
 
 
 @dataclass(eq=False)

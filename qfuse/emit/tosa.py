@@ -24,8 +24,9 @@ from qfuse.emit.fixed_epilogue import FixedAddend, FixedScale, PlannedFixedRequa
 from qfuse.emit.spec import PlannedContraction, PlannedPooling
 from qfuse.emit.tosa_contraction import Sums, over_dims, pad_by, reduce_sum
 from qfuse.emit.tosa_expression import TosaExpression
-from qfuse.emit.tosa_operand import held_as
+from qfuse.emit.tosa_operand import fits_operand, held_as, held_result, uniform
 from qfuse.emit.tosa_ops import TosaOps
+from qfuse.emit.tosa_pool import average, mean_multiplier
 from qfuse.emit.tosa_supports import accumulator_of, multiplier_bits_of, refuse
 from qfuse.emit.tosa_unsigned import as_held, as_stored, flip, unflip, unflipped
 from qfuse.emit.vocabulary import Vocabulary
@@ -65,6 +66,11 @@ class TosaEmitter(Vocabulary):
         return accumulator_of(lhs, rhs)
 
     @classmethod
+    def mean_multiplier(cls, form: AccumForm, params: QuantParams) -> Multiplier | None:
+        """That of `avg_pool2d`, for a mean whose result has the parameters of its operand."""
+        return mean_multiplier(form, params)
+
+    @classmethod
     def multiplier_bits(cls, accumulator: int) -> int:
         """31, or 15 for i48: RESCALE takes no other."""
         return multiplier_bits_of(accumulator)
@@ -100,17 +106,20 @@ class TosaEmitter(Vocabulary):
 
     def requantize_fixed(self, planned: PlannedFixedRequantize, node: Node, context: BuildContext) -> Value:
         """Sums to stored integers; layout operations in between follow on integers."""
-        sums: Sums = context.build(planned.form.decision)
-        scale, storage = planned.scale, planned.params.storage
-        value = self._signed(sums, scale)
-        bound = sums.planned.bound + int(np.abs(scale.bias).max(initial=0))
-        value = self.within_range(value, bound, scale)
-        value = self.scaled(value, scale, storage, context)
+        storage = planned.params.storage
+        value = average(self.ops, planned, context) if planned.is_mean else self._rescaled(planned, context)
         zero = planned.params.zero_point.scalar
         for layout in planned.form.moves:
             fill = int(zero) if layout.kind == "pad" and zero is not None else None
             value = self.move(layout, [value], storage.mlir, fill)
         return value
+
+    def _rescaled(self, planned: PlannedFixedRequantize, context: BuildContext) -> Value:
+        sums: Sums = context.build(planned.form.decision)
+        scale = planned.scale
+        value = self._signed(sums, scale)
+        value = self.within_range(value, sums.planned.bound + int(np.abs(scale.bias).max(initial=0)), scale)
+        return self.scaled(value, scale, planned.params.storage, context)
 
     def _signed(self, sums: Sums, scale: FixedScale) -> Value:
         """`sums * sign + bias`."""
@@ -177,7 +186,7 @@ class TosaEmitter(Vocabulary):
                     "add" if addend.sign > 0 else "sub", value, self._addend(addend, rounding, context, value)
                 )
             multiplier, rounding, own_zero = Multiplier(np.asarray(1), np.asarray(scale.guard), 0), "single", 0
-        limits = [_uniform(a) for a in (scale.zero_point, scale.low, scale.high)]
+        limits = [uniform(a) for a in (scale.zero_point, scale.low, scale.high)]
         zero, low, high = limits
         held, offset = held_result(storage, scale)
         if zero is not None and low is not None and high is not None and fits_operand(held, zero - offset):
@@ -380,22 +389,6 @@ class TosaEmitter(Vocabulary):
         """Splits dimension `position` into blocks of `size`."""
         shape = self.ops.shape(value)
         return self.ops.reshape(value, [*shape[:position], shape[position] // size, size, *shape[position + 1 :]])
-
-
-def fits_operand(storage: StorageType, zero: int) -> bool:
-    """Whether a zero point can be the operand of a RESCALE to this signed type."""
-    return storage.min <= zero <= storage.max if storage.bits == 8 else zero == 0
-
-
-def held_result(storage: StorageType, scale: FixedScale) -> tuple[StorageType, int]:
-    """The signed type that a result is made in and how much less it is made: see `held_as`; itself where it is wide."""
-    held = held_as(storage, int(scale.low.min(initial=storage.max)), int(scale.high.max(initial=storage.min)))
-    return (StorageType(storage.bits, True), 0) if held is None else held
-
-
-def _uniform(array: Array) -> int | None:
-    flat = array.reshape(-1)
-    return int(flat[0]) if flat.size and bool((flat == flat[0]).all()) else None
 
 
 __all__ = ["TosaEmitter"]

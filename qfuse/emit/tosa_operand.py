@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qfuse.emit.fixed_epilogue import FixedScale
 from qfuse.emit.spec import Side
 from qfuse.graph import Array
 from qfuse.indexing import Index, as_dim
@@ -86,3 +87,20 @@ def _shifted(array: Array, zero: Param, index: Index) -> Array | None:
     unread = 1 + max((d for d in dims if d is not None), default=0)
     found = broadcast_to_dims(zero, [unread + i if d is None else d for i, d in enumerate(dims)])
     return None if found is None else array.astype(np.int64) - found.astype(np.int64)
+
+
+def fits_operand(storage: StorageType, zero: int) -> bool:
+    """Whether a zero point can be the operand of a RESCALE to this signed type."""
+    return storage.min <= zero <= storage.max if storage.bits == 8 else zero == 0
+
+
+def held_result(storage: StorageType, scale: FixedScale) -> tuple[StorageType, int]:
+    """The signed type that a result is made in and how much less it is made: see `held_as`; itself where it is wide."""
+    held = held_as(storage, int(scale.low.min(initial=storage.max)), int(scale.high.max(initial=storage.min)))
+    return (StorageType(storage.bits, True), 0) if held is None else held
+
+
+def uniform(array: Array) -> int | None:
+    """The one integer of an array, or None."""
+    flat = array.reshape(-1)
+    return int(flat[0]) if flat.size and bool((flat == flat[0]).all()) else None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from qfuse.errors import UsageError
-from qfuse.fixed_point import ROUNDINGS
-from qfuse.graph import Decision, Environment, Refusal
-from qfuse.qparams import StorageType
+from qfuse.fixed_point import ROUNDINGS, Multiplier
+from qfuse.graph import AccumForm, Decision, Environment, Refusal
+from qfuse.qparams import QuantParams, StorageType
 
 EPILOGUES = ("float", "fixed-point", "power-of-two")
 
@@ -42,6 +42,11 @@ class Vocabulary:
     def multiplier_bits(cls, accumulator: int) -> int:
         """Bits of the multiplier that rescales accumulators of this width."""
         return 31
+
+    @classmethod
+    def mean_multiplier(cls, form: AccumForm, params: QuantParams) -> Multiplier | None:
+        """What a mean of stored integers is multiplied by where one operation takes it and rounds it; else None."""
+        return None
 
     @classmethod
     def check_options(cls, target: str, epilogue: str, scaling: str) -> None:

@@ -47,11 +47,13 @@ class FixedPlan:
         scale: what to build.
         distance: greatest distance from a half-integer at which results may differ, in steps of the output.
         bounds: greatest difference in steps, a channel.
+        is_mean: whether the emitter has one operation for it.
     """
 
     scale: FixedScale
     distance: float
     bounds: Array
+    is_mean: bool = False
 
     @property
     def exactness(self) -> str:
@@ -91,7 +93,8 @@ def plan_requantize(form: AccumForm, params: QuantParams, env: Environment) -> F
     extents = out_extents(planned.extents, planned.out_loops)
     bits = env.vocabulary.multiplier_bits(planned.bits)
     limit = _I32 if bits == 31 else largest_value(bits)
-    return _finish(line, planned.bound, params, extents, limit, env, bits)
+    mean = env.vocabulary.mean_multiplier(form, params) if env.options.epilogue == "fixed-point" else None
+    return _finish(line, planned.bound, params, extents, limit, env, bits, mean)
 
 
 def plan_rescale(form: StoredForm, params: QuantParams, env: Environment) -> FixedPlan | Refusal:
@@ -112,7 +115,14 @@ def plan_rescale(form: StoredForm, params: QuantParams, env: Environment) -> Fix
 
 
 def _finish(
-    line: Line, largest: int, params: QuantParams, extents: Extents, limit: int, env: Environment, bits: int = 31
+    line: Line,
+    largest: int,
+    params: QuantParams,
+    extents: Extents,
+    limit: int,
+    env: Environment,
+    bits: int = 31,
+    mean: Multiplier | None = None,
 ) -> FixedPlan | Refusal:
     """Ends a line by a quantize: multiplier, integer bias, clamp bounds and error bound.
 
@@ -124,6 +134,7 @@ def _finish(
         limit: what that magnitude with the bias must be less than.
         env: options.
         bits: of the multiplier.
+        mean: the multiplier of an operation of its own, which rounds once.
     """
     scale = constant_param("scale of the result", params.scale, extents)
     zero = constant_param("zero point of the result", params.zero_point, extents)
@@ -151,12 +162,13 @@ def _finish(
     )
     if line.addends:
         return _with_addends(line, step, (total, sign, zero, low, high), float(reach), loose, extents, env, bits)
-    multiplier = _multiplier(np.abs(ratio), env, bits)
+    multiplier = _multiplier(np.abs(ratio), env, bits) if mean is None else mean
     if isinstance(multiplier, Refusal):
         return multiplier
-    planned = FixedScale(multiplier, _rounding(env, bits), total, sign, zero, low, high)
+    rounding = _rounding(env, bits) if mean is None else "single"
+    planned = FixedScale(multiplier, rounding, total, sign, zero, low, high)
     distance, bounds = _bounds(planned, np.abs(ratio), int(reach), loose, rounded)
-    return FixedPlan(planned, distance, bounds)
+    return FixedPlan(planned, distance, bounds, mean is not None)
 
 
 def _with_addends(

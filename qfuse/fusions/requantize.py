@@ -79,7 +79,7 @@ class FuseRequantize(Fusion):
         plan = plan_requantize(form, params, env)
         if isinstance(plan, Refusal):
             return plan
-        payload = PlannedFixedRequantize(form, params, plan.scale)
+        payload = PlannedFixedRequantize(form, params, plan.scale, plan.is_mean)
         added = tuple(a.q for a in plan.scale.addends)
         decision = Decision(self, node, plan.exactness, needs=(form.decision, *added), payload=payload)
         decision.replacement = Made(decision)

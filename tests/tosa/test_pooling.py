@@ -106,10 +106,57 @@ def test_average_pooling(window: str, result: str, counted: bool) -> None:
     scale, zero = RESULTS[result]
     after, report = fused(pooled(window, result, counted=counted))
     assert report.applied[-1]["exactness"] == "within-1-lsb"
+    assert report.applied[-1]["tie_distance"] < 1e-5
+    one = result == "same"
+    assert [after.count(f"tosa.{name} ") for name in ("avg_pool2d", "depthwise_conv2d", "rescale")] == [
+        one,
+        not one,
+        not one,
+    ]
     for q in inputs(SHAPE):
         (got,) = tosa.run(after, [q])
         real = mean(q, kernel, stride, pad, out, counted) * (np.float32(SCALE) / np.float64(np.float32(scale))) + zero
         assert is_nearest(got, real)
+
+
+@pytest.mark.parametrize("zero", [-128, 127])
+def test_one_operation_with_narrower_bounds(zero: int) -> None:
+    """The clamp of the quantize follows; the extreme zero points are operands."""
+    f = Lines(q="1x7x6x3xi8")
+    none = f.const(0.0, "f32")
+    window = "kernel = array<i64: 3, 3>, pad = array<i64: 1, 1, 1, 1>, stride = array<i64: 2, 1>"
+    y = f.op("avg_pool2d", [f.dequantize("%q", SCALE, zero), none, none], "1x4x6x3xf32", f"acc_type = f32, {window}")
+    y = f.op("clamp", [y], "1x4x6x3xf32", "max_val = 1.0 : f32, min_val = -1.0 : f32")
+    narrow, _ = fused(f.module(f.quantize(y, SCALE, zero, -100, 90)))
+    assert "tosa.rescale" in narrow  # the clamp before the quantize is of the epilogue
+    f = Lines(q="1x7x6x3xi8")
+    none = f.const(0.0, "f32")
+    y = f.op("avg_pool2d", [f.dequantize("%q", SCALE, zero), none, none], "1x4x6x3xf32", f"acc_type = f32, {window}")
+    after, _ = fused(f.module(f.quantize(y, SCALE, zero, -100, 90)))
+    assert after.count("tosa.avg_pool2d") == 1
+    for q in inputs(SHAPE):
+        real = mean(q, (3, 3), (2, 1), (1, 1, 1, 1), (4, 6)) + ZERO
+        (got,) = tosa.run(after, [q])
+        assert is_nearest(got, np.clip(real, -100, 90))
+
+
+@pytest.mark.parametrize("scaling", ["double", "inexact"])
+def test_one_operation_rounds_once_whatever_the_scaling(scaling: str) -> None:
+    module = Bindings.first_available().parse_source(pooled("around", "same"), "module")
+    report = qfuse.fuse(module, "tosa-int", scaling=scaling)
+    assert report.applied[-1]["scaling"] == "single"
+    assert "tosa.rescale" not in str(module)
+    assert set(tosa.validate(module).extensions) == set()
+
+
+def test_powers_of_two_only() -> None:
+    """A division by nine is no shift, one by four is."""
+    module = Bindings.first_available().parse_source(pooled("around", "same"), "module")
+    report = qfuse.fuse(module, "tosa-int", epilogue="power-of-two")
+    assert [e["reason"] for e in report.missed][-1].startswith("the scale to the result must be a power of two")
+    module = Bindings.first_available().parse_source(pooled("none", "same"), "module")
+    assert qfuse.fuse(module, "tosa-int", epilogue="power-of-two").missed == []
+    assert "tosa.depthwise_conv2d" in str(module)
 
 
 @pytest.mark.parametrize("axes", [(1, 2), (2, 1), (3, 2, 1), (0, 1, 3)])
@@ -161,3 +208,22 @@ def test_a_sum_behind_what_is_not_linear_stays() -> None:
     report = qfuse.fuse(module, "tosa-int")
     reasons = {e["reason"] for e in report.missed}
     assert "no fusion is registered for a sum over dimensions on accumulators" in reasons
+
+
+def test_one_operation_on_unsigned_bytes() -> None:
+    """They are kept 128 less: so are both zero points."""
+    f = Lines(x="1x7x6x3xf32")
+    x = f.dequantize(f.quantize("%x", SCALE, 140, 0, 255), SCALE, 140)
+    none = f.const(0.0, "f32")
+    window = "kernel = array<i64: 3, 3>, pad = array<i64: 1, 1, 1, 1>, stride = array<i64: 2, 1>"
+    y = f.op("avg_pool2d", [x, none, none], "1x4x6x3xf32", f"acc_type = f32, {window}")
+    module = Bindings.first_available().parse_source(
+        f.module(f.dequantize(f.quantize(y, SCALE, 140, 0, 255), SCALE, 140)), "module"
+    )
+    assert qfuse.fuse(module, "tosa-int").missed == []
+    assert str(module).count("tosa.avg_pool2d") == 1
+    for q in inputs(SHAPE):
+        stored = q.astype(np.int64) + 128
+        (got,) = tosa.run(module, [((stored - 140) * np.float32(SCALE)).astype(np.float32)])
+        real = mean(stored - 140 + ZERO, (3, 3), (2, 1), (1, 1, 1, 1), (4, 6))
+        assert (np.abs(got / np.float32(SCALE) - real) <= 0.5 + 1e-4).all()
