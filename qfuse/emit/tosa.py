@@ -341,14 +341,14 @@ class TosaEmitter(Vocabulary):
         if op.name == "tosa.identity":
             return inputs[0]
         if op.name == "tosa.concat":
-            return self._concat(layout, inputs, element)
+            return self._concat(layout, inputs)
         if op.name == "tosa.pad":
             assert isinstance(fill, int)
             amounts = [int(n) for n in ops.numbers(op.operands[1])]
             return self._padded(inputs[0], amounts, fill)
         return self._repeated(op, inputs, element)
 
-    def _concat(self, layout: Layout, inputs: Sequence[Value], element: str) -> Value:
+    def _concat(self, layout: Layout, inputs: Sequence[Value]) -> Value:
         ops = self.ops
         moved = [ops.transposed_from(v) for v in inputs]
         perms = moved[0][1]
@@ -357,11 +357,7 @@ class TosaEmitter(Vocabulary):
             perms = list(range(len(perms)))
             moved = [(v, perms) for v in inputs]
         sources = [v for v, _ in moved]
-        shape = list(ops.shape(sources[0]))
-        shape[perms[axis]] = sum(ops.shape(v)[perms[axis]] for v in sources)
-        attributes = {"axis": self.builder.attribute(f"{perms[axis]} : i32")}
-        type_ = self.builder.tensor(tuple(shape), element)
-        return ops.transpose(self.builder.create("tosa.concat", [type_], sources, attributes).results[0], perms)
+        return ops.transpose(ops.concat(sources, perms[axis]), perms)
 
     def _padded(self, value: Value, amounts: Sequence[int], number: int) -> Value:
         source, perms = self.ops.transposed_from(value)

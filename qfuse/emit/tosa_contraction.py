@@ -19,6 +19,7 @@ from qfuse.emit.base import BuildContext, loops_to_dims, out_extents
 from qfuse.emit.spec import PlannedContraction, Side
 from qfuse.emit.tosa_operand import Operand, held_operand, operand_of
 from qfuse.emit.tosa_ops import TosaOps
+from qfuse.emit.tosa_products import Part, Product, by_groups, groups_of, plan_product
 from qfuse.emit.tosa_unsigned import as_held
 from qfuse.graph import Array
 from qfuse.indexing import Index, as_dim, compose, dims_of_index, gather
@@ -43,7 +44,7 @@ def is_pointwise(planned: PlannedContraction) -> bool:
         held is not None
         and held[0].bits == 8
         and len(dims_of_index(planned.rhs.index)) == 2
-        and not _groups(planned)[0]
+        and not groups_of(planned)[0]
     )
 
 
@@ -84,15 +85,18 @@ class Sums:
         if planned.unit:
             return self._plus(self._sum(), bias)
         lhs, rhs = operand_of(planned.lhs), operand_of(planned.rhs)
+        if planned.bits == 48 and is_matmul(planned):
+            return self._wide_matmul(lhs, rhs, bias)
         known = known_corrections(planned, lhs, rhs)
         held, later = bias, np.zeros((1,) * self._rank, np.int64)
         if known is not None:
             held = held + known
-        if isinstance(planned.node, Convolution) or is_pointwise(planned):
+        if is_pointwise(planned):
+            value, later = self._pointwise(lhs, rhs, by_groups(planned, held).reshape(-1)), later
+        elif isinstance(planned.node, Convolution):
             if any(n != 1 for n in held.shape[:-1]):
                 held, later = np.zeros((1,) * self._rank, np.int64), held
-            build = self._convolution if isinstance(planned.node, Convolution) else self._pointwise
-            value = build(lhs, rhs, held.reshape(-1))
+            value = self._convolution(lhs, rhs, held.reshape(-1))
         else:
             value, later = self._matmul(lhs, rhs), held
         value = self._plus(value, later)
@@ -132,21 +136,54 @@ class Sums:
 
     def _matmul(self, lhs: Operand, rhs: Operand) -> Value:
         planned, ops = self.planned, self._ops
-        batch, rows, columns = _groups(planned)
+        batch, rows, columns = groups_of(planned)
         reduced = list(planned.reduction)
-        bits = max(lhs.storage.bits, rhs.storage.bits)
-        size = [self._size(d) for d in (batch, rows, columns, reduced)]
-        a = self._arranged(self._tensor(lhs, bits), lhs.side.index, [batch, rows, reduced])
-        b = self._arranged(self._tensor(rhs, bits), rhs.side.index, [batch, reduced, columns])
-        zeros = [ops.constant(np.asarray([o.zero]), f"i{bits}") for o in (lhs, rhs)]
-        wide = "i48" if bits == 16 else "i32"
-        type_ = ops.builder.tensor((size[0], size[1], size[2]), wide)
+        a = self._arranged(self._tensor(lhs), lhs.side.index, [batch, rows, reduced])
+        b = self._arranged(self._tensor(rhs), rhs.side.index, [batch, reduced, columns])
+        return self._multiplied(a, b, [ops.constant(np.asarray([o.zero]), "i8") for o in (lhs, rhs)])
+
+    def _multiplied(self, a: Value, b: Value, zeros: Sequence[Value]) -> Value:
+        """The matmul of tensors over (batch, rows, reduction) and (batch, reduction, columns)."""
+        planned, ops = self.planned, self._ops
+        groups = groups_of(planned)
+        type_ = ops.builder.tensor(tuple(self._size(g) for g in groups), f"i{planned.bits}")
         value = ops.builder.create("tosa.matmul", [type_], [a, b, *zeros]).results[0]
-        order = [*batch, *rows, *columns]
+        order = [d for group in groups for d in group]
         rest = [d for d in planned.out_loops if d not in order]
         extents = [planned.extents[d] or 1 for d in (*order, *rest)]
         value = ops.reshape(value, extents)
         return ops.transpose(value, [[*order, *rest].index(d) for d in planned.out_loops])
+
+    def _wide_matmul(self, lhs: Operand, rhs: Operand, bias: Array) -> Value:
+        """A product of i16, whose zero points and bias are further terms of the sum."""
+        planned, ops = self.planned, self._ops
+        product = plan_product(planned, lhs, rhs, bias)
+        assert isinstance(product, Product)
+        batch, rows, columns = groups_of(planned)
+        shapes = [batch, rows, list(planned.reduction)], [batch, list(planned.reduction), columns]
+        pieces = [[self._part(pair[i], o, shapes[i]) for pair in product.pairs] for i, o in enumerate((lhs, rhs))]
+        sizes = [self._size(g) for g in (batch, rows, columns)]
+        for row, digits in zip(product.rows, product.digits, strict=True):
+            left, right = (digits, row) if digits.shape[1] != 1 else (row, digits)
+            for i, (number, shape) in enumerate(((left, (sizes[0], sizes[1], 1)), (right, (sizes[0], 1, sizes[2])))):
+                pieces[i].append(ops.constant(np.broadcast_to(number, shape), "i16"))
+        a, b = (ops.concat(held, axis) for held, axis in zip(pieces, (2, 1), strict=True))
+        return self._multiplied(a, b, [ops.constant(np.zeros(1), "i16")] * 2)
+
+    def _part(self, part: Part, operand: Operand, groups: Sequence[Sequence[int]]) -> Value:
+        """One of the tensors that add up to an operand less its zero point, over groups of loops."""
+        ops, side = self._ops, operand.side
+        if part.number is not None:
+            return ops.constant(np.full([self._size(g) for g in groups], part.number), "i16")
+        if part.array is not None:
+            value = ops.constant(part.array, "i16")
+        elif side.storage.bits == 32:
+            value = ops.narrow(self._context.q(side.form.q), part.offset)
+        else:
+            value = as_held(ops, self._context.q(side.form.q), side.storage, operand.offset)
+            less = part.offset - operand.offset
+            value = ops.cast(ops.plus(ops.cast(value, "i32"), -less) if less else value, "i16")
+        return self._arranged(value, side.index, groups)
 
     def _arranged(self, value: Value, index: Index, groups: Sequence[Sequence[int]]) -> Value:
         """A tensor read at `index` with one dimension for each group of loops."""
@@ -161,7 +198,7 @@ class Sums:
     def _pointwise(self, lhs: Operand, rhs: Operand, bias: Array) -> Value:
         """`[rows, k] x [columns, k]` as a convolution by one point, whose bias has the accumulators' width."""
         planned = self.planned
-        _, rows, columns = _groups(planned)
+        _, rows, columns = groups_of(planned)
         reduced = list(planned.reduction)
         m, n, k = (self._size(d) for d in (rows, columns, reduced))
         a = self._ops.reshape(self._arranged(self._tensor(lhs), lhs.side.index, [rows, reduced]), [1, m, 1, k])
@@ -297,17 +334,6 @@ def known_corrections(planned: PlannedContraction, lhs: Operand, rhs: Operand) -
         return None
     shape = [sums.shape[d] for d in planned.out_loops]
     return -int(lhs.rest.scalar) * sums.transpose([*planned.out_loops, *rest]).reshape(shape)
-
-
-def _groups(planned: PlannedContraction) -> tuple[list[int], list[int], list[int]]:
-    """The result's loops that both operands are read along, the first only, and the second only."""
-    left, right = dims_of_index(planned.lhs.index), dims_of_index(planned.rhs.index)
-    out = planned.out_loops
-    return (
-        [d for d in out if d in left and d in right],
-        [d for d in out if d in left and d not in right],
-        [d for d in out if d in right and d not in left],
-    )
 
 
 def over_dims(ops: TosaOps, planned: PlannedContraction, param: Param, element: str) -> Value:

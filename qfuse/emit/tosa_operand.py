@@ -73,13 +73,13 @@ def operand_of(side: Side) -> Operand:
     if number is not None and storage.bits == 8 and -128 <= number <= 127:
         return Operand(side, storage, array, int(number), offset=offset)
     if array is not None and zero.data is not None:
-        shifted = _shifted(array, zero, side.index)
-        if shifted is not None and storage.min <= shifted.min(initial=0) and shifted.max(initial=0) <= storage.max:
-            return Operand(side, storage, shifted.astype(f"i{storage.bits // 8}"), offset=offset)
+        less = shifted(array, zero, side.index)
+        if less is not None and storage.min <= less.min(initial=0) and less.max(initial=0) <= storage.max:
+            return Operand(side, storage, less.astype(f"i{storage.bits // 8}"), offset=offset)
     return Operand(side, storage, array, 0, zero, offset)
 
 
-def _shifted(array: Array, zero: Param, index: Index) -> Array | None:
+def shifted(array: Array, zero: Param, index: Index) -> Array | None:
     """A constant operand less its zero points, which run along whole dimensions of it."""
     dims = [as_dim(e) for e in index]
     if any(d is None and n != 1 for d, n in zip(dims, array.shape, strict=True)):

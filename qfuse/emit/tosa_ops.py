@@ -157,6 +157,23 @@ class TosaOps:
             wanted[dims[i] or 0] = shape[i]
         return self.reshape(value, wanted)
 
+    def concat(self, values: Sequence[Value], axis: int) -> Value:
+        """Tensors of one type one behind the other; neighbouring constants are one."""
+        pieces: list[Value] = []
+        for value in values:
+            known, before = self.read(value), self.read(pieces[-1]) if pieces else None
+            if known is not None and before is not None:
+                pieces[-1] = self.constant(np.concatenate([before, known], axis), self.element(value))
+            else:
+                pieces.append(value)
+        if len(pieces) == 1:
+            return pieces[0]
+        shape = list(self.shape(pieces[0]))
+        shape[axis] = sum(self.shape(v)[axis] for v in pieces)
+        type_ = self.builder.tensor(tuple(shape), self.element(pieces[0]))
+        attributes = {"axis": self.builder.attribute(f"{axis} : i32")}
+        return self.builder.create("tosa.concat", [type_], pieces, attributes).results[0]
+
     def tiled(self, value: Value, shape: Sequence[int]) -> Value:
         """`value` repeated along dimensions of extent 1 to be of this shape."""
         own = self.shape(value)

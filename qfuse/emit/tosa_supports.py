@@ -16,13 +16,15 @@ from qfuse.emit.tosa_contraction import (
     CONVOLUTIONS,
     POOLS,
     is_matmul,
+    is_pointwise,
     known_corrections,
 )
 from qfuse.emit.tosa_expression import WRITTEN, numbers_of
 from qfuse.emit.tosa_operand import Operand, held_as, held_operand, operand_of
 from qfuse.emit.tosa_ops import MAX_SHIFT, MIN_SHIFT, rescale_numbers
+from qfuse.emit.tosa_products import by_groups, plan_product
 from qfuse.fixed_point import Multiplier
-from qfuse.graph import AccumForm, Decision, Environment, Existing, Moved, QValue, Refusal, StoredForm
+from qfuse.graph import AccumForm, Array, Decision, Environment, Existing, Moved, QValue, Refusal, StoredForm
 from qfuse.indexing import Extents, Index, as_dim, compose
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Convolution, Reduction
@@ -183,13 +185,22 @@ def _scales(planned: PlannedContraction, side: Side) -> Iterator[str]:
 def _product(planned: PlannedContraction, lhs: Operand, rhs: Operand) -> Iterator[str]:
     for side in (planned.lhs, planned.rhs):
         yield from _index(side.index)
-    known = known_corrections(planned, lhs, rhs)
-    if planned.bits != 48:
+    if planned.bits == 48 and is_matmul(planned):
+        product = plan_product(planned, lhs, rhs)
+        if isinstance(product, str):
+            yield product
+    elif planned.bits == 48:
+        yield from _bias(planned, known_corrections(planned, lhs, rhs))
+
+
+def _bias(planned: PlannedContraction, bias: Array | None) -> Iterator[str]:
+    """The operand of a convolution is along its last dimension, of a pointwise one along what only weights have."""
+    if bias is None:
+        yield "a zero point of 16 bits varies or is known at run time only"
         return
-    if planned.blocked is not None:
-        yield "16 bits in groups along the reduction"
-    elif known is None or (is_matmul(planned) and bool(known.any())):
-        yield "a zero point of 16 bits on a product of two tensors"
+    shape = by_groups(planned, bias).shape if is_pointwise(planned) else bias.shape
+    if any(n != 1 for n in shape[:-1]):
+        yield "an i48 sum has no bias operand for this bias"
 
 
 def _convolution(planned: PlannedContraction, node: Convolution, lhs: Operand, rhs: Operand) -> Iterator[str]:
@@ -243,12 +254,26 @@ def _requantize(planned: PlannedFixedRequantize, env: Environment) -> Iterator[s
     if contraction.bits == 48:
         if (scale.sign != 1).any():
             yield "an i48 sum is negated"
-        if scale.bias.any() and (is_matmul(contraction) or any(n != 1 for n in scale.bias.shape[:-1])):
-            yield "an i48 sum has no bias operand for this bias"
+        if scale.bias.any():
+            yield from _bias_of_48(contraction, scale.bias)
     elif planned.params.storage.bits == 32:
         least = int(scale.multiplier.shift.min(initial=MAX_SHIFT))
         if contraction.bound + int(np.abs(scale.bias).max(initial=0)) >= 1 << max(least - 1, 0):
             yield "a sum exceeds what the shift allows"
+
+
+def _bias_of_48(planned: PlannedContraction, bias: Array) -> Iterator[str]:
+    if planned.unit:
+        yield "an i48 sum has no bias operand for this bias"
+        return
+    lhs, rhs = operand_of(planned.lhs), operand_of(planned.rhs)
+    if is_matmul(planned):
+        product = plan_product(planned, lhs, rhs, bias)
+        if isinstance(product, str):
+            yield product
+        return
+    known = known_corrections(planned, lhs, rhs)
+    yield from _bias(planned, None if known is None else known + bias)
 
 
 def _rescale(planned: PlannedFixedRescale) -> Iterator[str]:

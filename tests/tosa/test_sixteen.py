@@ -6,18 +6,18 @@ The unfused module runs on it too; the two may differ by as many steps as the re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 import qfuse
 from qfuse._mlir import Bindings
+from qfuse.emit.tosa_products import digits_of
 from qfuse.integrations import tosa
 from tests.tosa.ir import Lines
 from tests.tosa.test_execution import floats_in
 
-Array = np.ndarray
 Build = Callable[[Lines, str], str]
 
 #: Zero points and bounds of the quantizes: unsigned 16 bits in i32, signed ones in i16.
@@ -47,8 +47,12 @@ def weights(f: Lines, shape: tuple[int, ...], bits: int = 8, zero: int = 0) -> s
     return f.dequantize(f.const(stored, f"i{bits}"), np.float32(0.01 * 2.0 ** (8 - bits)), zero)
 
 
+def bias_of(n: int) -> np.ndarray:
+    return np.random.default_rng(8).normal(0, 0.5, n)
+
+
 def bias(f: Lines, n: int) -> str:
-    return f.const(np.random.default_rng(8).normal(0, 0.5, n), "f32")
+    return f.const(bias_of(n), "f32")
 
 
 def convolution(name: str, w: tuple[int, ...], out: str, pad: str, zero: int = 0) -> Build:
@@ -88,25 +92,78 @@ def sliced(f: Lines, x: str) -> str:
     return f.op("slice", [x, f.const_shape([0, 1, 2, 0]), f.const_shape([1, 4, 3, 2])], "1x4x3x2xf32")
 
 
+def product(bits: int, zero: int = 0, biased: bool = True, turned: bool = False) -> Build:
+    """Of the rows of `x` by constant weights, or the other way round."""
+
+    def build(f: Lines, x: str) -> str:
+        zeros = [f.const(0.0, "f32")] * 2
+        if turned:
+            y = f.op(
+                "matmul",
+                [
+                    weights(f, (1, 5, 36), bits, zero),
+                    f.op("reshape", [x, f.const_shape([1, 36, 3])], "1x36x3xf32"),
+                    *zeros,
+                ],
+                "1x5x3xf32",
+            )
+            return f.op("add", [y, f.const(np.random.default_rng(3).normal(0, 1, (1, 5, 1)), "f32")], "1x5x3xf32")
+        rows = f.op("reshape", [x, f.const_shape([1, 6, 18])], "1x6x18xf32")
+        y = f.op("matmul", [rows, weights(f, (1, 18, 5), bits, zero), *zeros], "1x6x5xf32")
+        return f.op("add", [y, f.const(bias_of(5).reshape(1, 1, 5), "f32")], "1x6x5xf32") if biased else y
+
+    return build
+
+
+def product_of_two(f: Lines, x: str, kind: str) -> str:
+    y = through(f, "%x", 3.1e-5, kind, 700)
+    return multiplied(f, x, y)
+
+
+def multiplied(f: Lines, x: str, y: str) -> str:
+    """Of one by the other transposed, in batches."""
+    x = f.op("reshape", [x, f.const_shape([2, 3, 18])], "2x3x18xf32")
+    y = f.op(
+        "transpose",
+        [f.op("reshape", [y, f.const_shape([2, 3, 18])], "2x3x18xf32")],
+        "2x18x3xf32",
+        "perms = array<i32: 0, 2, 1>",
+    )
+    return f.op("matmul", [x, y, *[f.const(0.0, "f32")] * 2], "2x3x3xf32")
+
+
 PAD = "pad = array<i64: 1, 0, 0, 1>"
 ONE: dict[str, Build] = {
     "conv2d": convolution("conv2d", (4, 3, 3, 3), "1x5x5x4xf32", PAD),
     "conv2d of weights with a zero point": convolution("conv2d", (4, 3, 3, 3), "1x5x5x4xf32", PAD, -7),
     "depthwise_conv2d": convolution("depthwise_conv2d", (3, 3, 3, 2), "1x5x5x6xf32", PAD),
+    "matmul": product(16),
+    "matmul without a bias": product(16, biased=False),
+    "matmul of weights with a zero point": product(16, -3000),
+    "matmul of weights on the left": product(16, 500, turned=True),
+    "matmul by 8 bits": product(8),
+    "matmul by 8 bits with a zero point": product(8, 11),
     "max_pool2d": max_pool,
     "moves": moved,
     "slice": sliced,
     "requantized": lambda f, x: x,
 }
-TWO = {**{n: of_two(n) for n in ("add", "sub", "mul", "maximum")}, "concat": concat}
+TWO = {**{n: of_two(n) for n in ("add", "sub", "mul", "maximum")}, "concat": concat, "matmul": product_of_two}
 
 
 #: Both factors reach 65535.
 BEYOND = ("mul", "unsigned from zero")
 
 
-def check(text: str, shape: tuple[int, ...], step: float) -> tuple[str, qfuse.Report]:
-    """Fuses, validates and runs: no float operation is left, and results are as near as the report says."""
+def check(text: str, shape: tuple[int, ...], step: float, depth: int = 1) -> tuple[str, qfuse.Report]:
+    """Fuses, validates and runs: no float operation is left, and results are as near as the report says.
+
+    Args:
+        text: of the module.
+        shape: of its argument.
+        step: of its results.
+        depth: how many roundings there are one behind the other.
+    """
     module = Bindings.first_available().parse_source(text, "module")
     report = qfuse.fuse(module, "tosa-int")
     after = str(module)
@@ -114,7 +171,7 @@ def check(text: str, shape: tuple[int, ...], step: float) -> tuple[str, qfuse.Re
     assert [line for line in floats_in(after) if "tosa.reverse" not in line] == []
     assert set(tosa.validate(after).extensions) <= {"int16"}
     stated = [re.fullmatch(r"within-(\d+)-lsb", e["exactness"]) for e in report.applied]
-    steps = sum(int(m[1]) for m in stated if m)
+    steps = depth * max((int(m[1]) for m in stated if m), default=0)
     rng = np.random.default_rng(sum(shape))
     kinds = [
         rng.normal(0, 0.7, shape),
@@ -122,53 +179,87 @@ def check(text: str, shape: tuple[int, ...], step: float) -> tuple[str, qfuse.Re
         rng.choice([-1e9, 0, 1e9], shape),
     ]
     x = np.choose(rng.choice(3, shape, p=[0.45, 0.45, 0.1]), kinds).astype(np.float32)
-    (want,), (got,) = tosa.run(text, [x]), tosa.run(after, [x])
-    assert np.abs(np.round((got.astype(np.float64) - want) / np.float32(step))).max() <= steps
+    for want, got in zip(tosa.run(text, [x]), tosa.run(after, [x]), strict=True):
+        assert np.abs(np.round((got.astype(np.float64) - want) / np.float32(step))).max() <= steps
     return after, report
 
 
-def module_of(write: Callable[[Lines, str], str], kind: str, shape: tuple[int, ...], step: float) -> str:
+def module_of(
+    write: Callable[[Lines, str, str], str], shape: tuple[int, ...], step: float, kinds: Sequence[str] = tuple(KINDS)
+) -> str:
+    """The same of the argument quantized in different ways, a result each."""
     f = Lines(x="x".join(map(str, (*shape, "f32"))))
-    result = write(f, through(f, "%x", 4.1e-5, kind))
-    return f.module(through(f, result, step, kind, -900))
+    results = [through(f, write(f, through(f, "%x", 4.1e-5, k), k), step, k, -900) for k in kinds]
+    return f.module(*results)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+SHAPE = (1, 6, 6, 3)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_product_of_16_and_8_bits(first: bool) -> None:
+    """Both at run time."""
+
+    def write(f: Lines, x: str, kind: str) -> str:
+        y = f.dequantize(f.quantize("%x", np.float32(0.01), -20), np.float32(0.01), -20)
+        return multiplied(f, *((x, y) if first else (y, x)))
+
+    after, _ = check(module_of(write, SHAPE, 2e-3), SHAPE, 2e-3)
+    assert after.count("tosa.matmul") == len(KINDS)
+
+
 @pytest.mark.parametrize("name", ONE)
-def test_of_one(name: str, kind: str) -> None:
-    step = 1.3e-3 if "conv" in name else 5.2e-5
-    after, _ = check(module_of(ONE[name], kind, (1, 6, 6, 3), step), (1, 6, 6, 3), step)
-    if "conv" in name:
+def test_of_one(name: str) -> None:
+    step = 1.3e-3 if "conv" in name or "matmul" in name else 5.2e-5
+    after, _ = check(module_of(lambda f, x, _: ONE[name](f, x), SHAPE, step), SHAPE, step)
+    if "conv" in name or "matmul" in name:
         assert "xi48>" in after
 
 
-@pytest.mark.parametrize(("name", "kind"), [(n, k) for n in TWO for k in KINDS if (n, k) != BEYOND])
-def test_of_two(name: str, kind: str) -> None:
-    check(module_of(lambda f, x: TWO[name](f, x, kind), kind, (1, 6, 6, 3), 6.3e-5), (1, 6, 6, 3), 6.3e-5)
+@pytest.mark.parametrize("name", TWO)
+def test_of_two(name: str) -> None:
+    kinds = [k for k in KINDS if (name, k) != BEYOND]
+    check(module_of(TWO[name], SHAPE, 6.3e-5, kinds), SHAPE, 6.3e-5)
 
 
 def test_a_product_of_17_bits_each() -> None:
     """Does not fit i32."""
     name, kind = BEYOND
-    text = module_of(lambda f, x: TWO[name](f, x, kind), kind, (1, 6, 6, 3), 6.3e-5)
-    report = qfuse.fuse(Bindings.first_available().parse_source(text, "module"), "tosa-int")
-    assert "exceeds i32" in report.missed[0]["reason"]
+    module = Bindings.first_available().parse_source(module_of(TWO[name], SHAPE, 6.3e-5, [kind]), "module")
+    assert "exceeds i32" in qfuse.fuse(module, "tosa-int").missed[0]["reason"]
 
 
 def test_a_chain_stays_in_i16() -> None:
     """Nothing returns to i32 between two convolutions but what the zero point of the result takes."""
 
-    def two(f: Lines, x: str) -> str:
+    def two(f: Lines, x: str, kind: str) -> str:
         first = convolution("conv2d", (3, 3, 3, 3), "1x6x6x3xf32", "pad = array<i64: 1, 1, 1, 1>")
-        x = through(f, first(f, x), 1e-3, "unsigned")
+        x = through(f, first(f, x), 1e-3, kind)
         t = f.op("transpose", [x], "1x3x6x6xf32", "perms = array<i32: 0, 3, 1, 2>")
         t = f.op("reshape", [t, f.const_shape([1, 3, 36, 1])], "1x3x36x1xf32")
         t = f.op("reshape", [t, f.const_shape([1, 3, 6, 6])], "1x3x6x6xf32")
         x = f.op("transpose", [t], "1x6x6x3xf32", "perms = array<i32: 0, 2, 3, 1>")
         return convolution("conv2d", (4, 3, 3, 3), "1x5x5x4xf32", PAD)(f, x)
 
-    after, report = check(module_of(two, "unsigned", (1, 6, 6, 3), 0.05), (1, 6, 6, 3), 0.05)
+    after, report = check(module_of(two, SHAPE, 0.05, ["unsigned"]), SHAPE, 0.05, 2)
     assert report.summary["integer_ops"] == 2
     assert after.count("tosa.pad") == 2
     between = after[after.index("tosa.conv2d") : after.rindex("tosa.conv2d")]
     assert len(re.findall("= tosa.cast", between)) == 1
+
+
+def test_again_changes_nothing() -> None:
+    text = module_of(lambda f, x, _: product(16)(f, x), SHAPE, 1e-3)
+    module = Bindings.first_available().parse_source(text, "module")
+    qfuse.fuse(module, "tosa-int")
+    after = str(module)
+    assert qfuse.fuse(module, "tosa-int").applied == []
+    assert str(module) == after
+
+
+@pytest.mark.parametrize("total", [[[0]], [[5, -32767]], [[32768, -40000]], [[2**40, -(2**40) + 7]], [[2**31], [-9]]])
+def test_digits_add_up(total: list[list[int]]) -> None:
+    held = np.asarray(total, np.int64)[None]
+    rows, digits = digits_of(held)
+    assert sum((r * d for r, d in zip(rows, digits, strict=True)), np.zeros_like(held)).tolist() == held.tolist()
+    assert all(abs(r) < 1 << 15 and int(np.abs(d).max()) < 1 << 15 for r, d in zip(rows, digits, strict=True))
