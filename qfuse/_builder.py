@@ -171,17 +171,29 @@ class Builder:
             iterators: one letter a loop, `p` for parallel and `r` for reduction.
             body: called with a body builder and the block arguments (the last is `init`'s); returns what to yield.
         """
+        return self.generics(inputs, [init], maps, iterators, lambda inner, args: [body(inner, args)])[0]
+
+    def generics(
+        self,
+        inputs: Sequence[Value],
+        inits: Sequence[Value],
+        maps: Sequence[str],
+        iterators: str,
+        body: Callable[[Body, Sequence[Value]], Sequence[Value]],
+    ) -> Sequence[Value]:
+        """A `linalg.generic` with a result for each of `inits`; else as `generic`."""
         kinds = {"p": "#linalg.iterator_type<parallel>", "r": "#linalg.iterator_type<reduction>"}
         attributes = {
             "indexing_maps": self.attribute("[" + ", ".join(maps) + "]"),
             "iterator_types": self.attribute("[" + ", ".join(kinds[i] for i in iterators) + "]"),
-            "operandSegmentSizes": self.attribute(f"array<i32: {len(inputs)}, 1>"),
+            "operandSegmentSizes": self.attribute(f"array<i32: {len(inputs)}, {len(inits)}>"),
         }
-        op = self.create("linalg.generic", [init.type], [*inputs, init], attributes, regions=1)
-        arguments = [self._element(v) for v in (*inputs, init)]
+        op = self.create("linalg.generic", [v.type for v in inits], [*inputs, *inits], attributes, regions=1)
+        arguments = [self._element(v) for v in (*inputs, *inits)]
         block = op.regions[0].blocks.append(*arguments, arg_locs=[self.location] * len(arguments))
-        self.fill(block, "linalg.yield", body)
-        return op.results[0]
+        inner = Body(self, self.ir.InsertionPoint(block))
+        inner.create("linalg.yield", (), body(inner, list(block.arguments)))
+        return list(op.results)
 
     def fill(self, block: Block, terminator: str, body: Callable[[Body, Sequence[Value]], Value]) -> None:
         """Fills an empty block by `body` and ends it with `terminator` of what `body` returns."""
@@ -270,6 +282,11 @@ class Body:
         """Whether the float `a` is less than `b`; no for NaN."""
         below = {"predicate": self._builder.attribute("4 : i64")}
         return self.create("arith.cmpf", [self._builder.type("i1")], [a, b], below).results[0]
+
+    def index(self, loop: int) -> Value:
+        """The place in a loop of a `linalg.generic`."""
+        how = {"dim": self._builder.attribute(f"{loop} : i64")}
+        return self.create("linalg.index", [self._builder.type("index")], [], how).results[0]
 
     def compare(self, name: str, predicate: int, a: Value, b: Value) -> Value:
         """`arith.cmpf` or `arith.cmpi` of this predicate number."""

@@ -15,6 +15,7 @@ from qfuse.fusions.elementwise import FuseElementwise
 from qfuse.fusions.epilogue import ExtendCast, ExtendEpilogue
 from qfuse.fusions.layout import MoveLayout
 from qfuse.fusions.lookup import FuseLookup
+from qfuse.fusions.position import FusePosition
 from qfuse.fusions.reduction import FuseMaximum, FuseSum
 from qfuse.fusions.repair import RepairContraction, RepairDequantize, RepairQuantize
 from qfuse.fusions.requantize import FuseRequantize, FuseRescale
@@ -30,6 +31,7 @@ def fusions() -> list[Fusion]:
         FuseConvolution(),
         FuseSum(),
         FuseMaximum(),
+        FusePosition(),
         ExtendEpilogue(),
         ExtendCast(),
         FuseRequantize(),

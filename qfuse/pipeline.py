@@ -266,11 +266,11 @@ def _build(analysis: Analysis, context: BuildContext, boundaries: list[Boundary]
                 raise InputError(f"the build of {analysis.described(decision.fusion, node)} returned {value!r}")
             if analysis.bindings.is_ranked_tensor(value.type):
                 with context.at(node.op):
-                    value = context.cast(value, result.type)
-            _same_type(result, value, decision)
+                    value = context.cast(value, node.replaced.type)
+            _same_type(node.replaced, value, decision)
             if result not in dropped:
-                context.replaced[result] = value
-            replacements.append((result, value))
+                context.replaced[node.replaced] = value
+            replacements.append((node.replaced, value))
         form = analysis.floats.get(result)
         if form is not None:
             with context.at(node.op):

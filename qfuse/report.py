@@ -393,5 +393,5 @@ def _missed(
 def _described(node: Node) -> str:
     if isinstance(node, Reduction):
         windows = any(len(e.terms) > 1 for e in node.index)
-        return f"a {node.kind} over {'windows' if windows else 'dimensions'}"
+        return f"a{'n' * node.kind.startswith('a')} {node.kind} over {'windows' if windows else 'dimensions'}"
     return f"elementwise {node.scalar.op}" if isinstance(node, Elementwise) else type(node).__name__.lower()

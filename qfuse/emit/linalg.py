@@ -7,7 +7,7 @@ from qfuse.emit.base import BuildContext
 from qfuse.emit.elementwise import PlannedElementwise, PlannedLookup, elementwise, lookup
 from qfuse.emit.fixed_epilogue import FixedEpilogues
 from qfuse.emit.float_epilogue import FloatEpilogues
-from qfuse.emit.reduction import pool
+from qfuse.emit.reduction import pool, position
 from qfuse.emit.spec import PlannedPooling
 from qfuse.emit.vocabulary import Vocabulary
 from qfuse.graph import Array
@@ -27,6 +27,10 @@ class LinalgEmitter(FloatEpilogues, FixedEpilogues, Vocabulary):
     def pool(self, planned: PlannedPooling, context: BuildContext) -> Value:
         """The maximum or minimum of stored integers over windows or dimensions."""
         return pool(self.builder, planned, context)
+
+    def position(self, planned: PlannedPooling, context: BuildContext) -> Value:
+        """The place of the first greatest or least of stored integers along a loop."""
+        return position(self.builder, planned, context)
 
     def elementwise(self, planned: PlannedElementwise, context: BuildContext) -> Value:
         """An expression of stored integers up to its quantize, in one generic."""

@@ -12,6 +12,9 @@ from qfuse.indexing import Index, affine_map, as_dim, dims_of_index, identity
 
 _NAMES = {("max", True): "maxsi", ("min", True): "minsi", ("max", False): "maxui", ("min", False): "minui"}
 
+#: `arith.cmpi` predicates: sgt, slt, ugt, ult.
+_PREDICATES = {("max", True): 4, ("min", True): 2, ("max", False): 8, ("min", False): 6}
+
 
 def window_carrier(
     builder: Builder, extents: Extents, read: Sequence[Index], written: Index
@@ -52,6 +55,29 @@ def pool(builder: Builder, planned: PlannedPooling, context: BuildContext) -> Va
     iterators = "".join("r" if d in node.reduction else "p" for d in range(rank))
     maps = [affine_map(rank, i) for i in (index, *carried, node.out_index)]
     return builder.generic([value, *carrier], init, maps, iterators, body)
+
+
+def position(builder: Builder, planned: PlannedPooling, context: BuildContext) -> Value:
+    """The place of the first greatest or least stored integer along a loop, and that integer beside it."""
+    node, storage = planned.node, planned.storage
+    kind, element = node.kind.removeprefix("arg"), storage.mlir
+    neutral = storage.min if kind == "max" else storage.max
+    value, start = context.stored(planned.form), list(node.op.operands)[-1]
+    rank, places = len(node.extents), builder.bindings.element_name(start.type)
+    empty = builder.empty(None, builder.bindings.extents(start.type), element, context.sizes(node.init))
+    best = builder.fill_tensor(builder.constant(f"{_signless(neutral, storage.bits)} : {element}"), empty)
+    carrier, carried = window_carrier(builder, node.extents, [node.index], node.out_index)
+
+    def body(inner: Body, args: Sequence[Value]) -> Sequence[Value]:
+        x, held, at = args[0], args[-2], args[-1]
+        better = inner.compare("arith.cmpi", _PREDICATES[kind, storage.signed], x, held)
+        here = inner.op("arith.index_cast", places, inner.index(node.reduction[0]))
+        greatest = inner.op(f"arith.{_NAMES[kind, storage.signed]}", element, x, held)
+        return [greatest, inner.op("arith.select", places, better, here, at)]
+
+    iterators = "".join("r" if d in node.reduction else "p" for d in range(rank))
+    maps = [affine_map(rank, i) for i in (node.index, *carried, node.out_index, node.out_index)]
+    return builder.generics([value, *carrier], [best, start], maps, iterators, body)[1]
 
 
 def _signless(value: int, bits: int) -> int:

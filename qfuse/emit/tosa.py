@@ -24,11 +24,11 @@ from qfuse.emit.fixed_epilogue import FixedAddend, FixedScale, PlannedFixedRequa
 from qfuse.emit.spec import PlannedContraction, PlannedPooling
 from qfuse.emit.tosa_contraction import Sums, over_dims, pad_by, reduce_sum
 from qfuse.emit.tosa_expression import TosaExpression
-from qfuse.emit.tosa_operand import fits_operand, held_as, held_result, uniform
+from qfuse.emit.tosa_operand import fits_operand, held_result, uniform
 from qfuse.emit.tosa_ops import TosaOps
-from qfuse.emit.tosa_pool import average, mean_multiplier
+from qfuse.emit.tosa_pool import average, held_input, mean_multiplier
 from qfuse.emit.tosa_supports import accumulator_of, multiplier_bits_of, refuse
-from qfuse.emit.tosa_unsigned import as_held, as_stored, flip, unflip, unflipped
+from qfuse.emit.tosa_unsigned import as_stored, flip, unflip, unflipped
 from qfuse.emit.vocabulary import Vocabulary
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import AccumForm, Array, Decision, Environment, Refusal, Step, StoredForm
@@ -92,15 +92,16 @@ class TosaEmitter(Vocabulary):
 
     def pool(self, planned: PlannedPooling, context: BuildContext) -> Value:
         """The maximum or minimum of stored integers: the same operation on integers."""
-        form, storage = planned.form, planned.storage
-        held = held_as(storage, form.low, form.high)
-        assert held is not None
-        signed, offset = held
-        value = as_held(self.ops, context.stored(form), storage, offset)
+        value, signed, offset = held_input(self.ops, planned, context)
         if planned.pad is not None:
             fill = signed.min if planned.node.kind == "max" else signed.max
             value = self.move(planned.pad, [value], signed.mlir, fill)
-        return as_stored(self.ops, self._repeated(planned.node.op, [value], signed.mlir), storage, offset)
+        return as_stored(self.ops, self._repeated(planned.node.op, [value], signed.mlir), planned.storage, offset)
+
+    def position(self, planned: PlannedPooling, context: BuildContext) -> Value:
+        """The place of the first greatest of stored integers."""
+        op = planned.node.op
+        return self._repeated(op, [held_input(self.ops, planned, context)[0]], self.ops.element(op.results[0]))
 
     # -- epilogues ---------------------------------------------------------------------------------------------
 

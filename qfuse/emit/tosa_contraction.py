@@ -283,7 +283,8 @@ class Sums:
         kept = [i for i, d in enumerate(loops) if d in planned.out_loops]
         wanted = sorted(kept, key=lambda i: planned.out_loops.index(loops[i] or 0))
         rest = [i for i in range(len(loops)) if i not in kept]
-        value = ops.transpose(value, [*rest, *wanted])
+        if wanted != kept:  # what is left of the others has extent 1
+            value = ops.transpose(value, [*rest, *wanted])
         read = {loops[i] for i in kept}
         return ops.reshape(value, [(planned.extents[d] or 1) if d in read else 1 for d in planned.out_loops])
 

@@ -12,15 +12,23 @@ import numpy as np
 from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext
 from qfuse.emit.fixed_epilogue import PlannedFixedRequantize
-from qfuse.emit.spec import PlannedContraction
+from qfuse.emit.spec import PlannedContraction, PlannedPooling
 from qfuse.emit.tosa_contraction import POOLS
-from qfuse.emit.tosa_operand import operand_of
+from qfuse.emit.tosa_operand import held_as, operand_of
 from qfuse.emit.tosa_ops import TosaOps
-from qfuse.emit.tosa_unsigned import flip, unflip
+from qfuse.emit.tosa_unsigned import as_held, flip, unflip
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import AccumForm, Array
 from qfuse.matchers.nodes import Reduction
-from qfuse.qparams import Param, QuantParams, broadcast_to_dims
+from qfuse.qparams import Param, QuantParams, StorageType, broadcast_to_dims
+
+
+def held_input(ops: TosaOps, planned: PlannedPooling, context: BuildContext) -> tuple[Value, StorageType, int]:
+    """The integers of which the greatest is taken, in the signed type that they are held in, and how much less."""
+    form = planned.form
+    held = held_as(planned.storage, form.low, form.high)
+    assert held is not None
+    return as_held(ops, context.stored(form), planned.storage, held[1]), *held
 
 
 def mean_multiplier(form: AccumForm, params: QuantParams) -> Multiplier | None:

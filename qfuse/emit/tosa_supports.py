@@ -35,7 +35,7 @@ _MOVES = frozenset({
     "tosa.transpose", "tosa.reshape", "tosa.identity", "tosa.concat", "tosa.pad", "tosa.slice", "tosa.gather",
     "tosa.tile", "tosa.reverse",
 })  # fmt: skip
-_POOLED = ("tosa.max_pool2d", "tosa.reduce_max", "tosa.reduce_min")
+_POOLED = ("tosa.max_pool2d", "tosa.reduce_max", "tosa.reduce_min", "tosa.argmax")
 _HINT = "use another target, or quantize to int8"
 
 

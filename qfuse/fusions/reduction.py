@@ -105,7 +105,7 @@ class FuseMaximum(Fusion):
         form = env.form(source)
         if not isinstance(form, StoredForm):
             return None
-        if not _starts_neutral(node, env):
+        if not starts_neutral(node, env):
             return Refusal("the reduction does not start from the neutral infinity")
         varying = dims_of_index(form.params.scale.index) | dims_of_index(form.params.zero_point.index)
         if varying and (pad is not None or _moves(node, varying)):
@@ -137,12 +137,13 @@ def _behind_padding(node: Reduction, env: Environment) -> tuple[Value, Layout | 
     return layout.sources[0], layout, node.index
 
 
-def _starts_neutral(node: Reduction, env: Environment) -> bool:
+def starts_neutral(node: Reduction, env: Environment) -> bool:
+    """Whether a maximum or minimum, or the place of one, starts from what any element replaces."""
     if node.init is None:
         return True
     start = init_steps(node, "f32", env.bindings.extents(node.result.type), env)
     number = start[0].operand.number if len(start) == 1 and start[0].operand is not None else None
-    return number is not None and _is_neutral(number, float("-inf") if node.kind == "max" else float("inf"))
+    return number is not None and _is_neutral(number, float("-inf") if node.kind.endswith("max") else float("inf"))
 
 
 def _is_neutral(number: float, neutral: float) -> bool:

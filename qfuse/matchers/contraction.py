@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from qfuse._mlir import Operation, Value
 from qfuse.indexing import Extents, Index, Linear, as_dim, constant, dim, dims_of_index, permutation_of
 from qfuse.matchers.nodes import Contraction, Convolution, Node, Opaque, Reduction
+from qfuse.matchers.position import match_position
 from qfuse.matchers.reader import ScalarReader
 from qfuse.matchers.scalar import Scalar
 from qfuse.matchers.structure import View
@@ -27,7 +28,8 @@ def match_reduction(reader: ScalarReader, view: View) -> Node:
     result = op.results[0]
     opaque = Opaque(op, result, "pooling" if _has_window(view) else "reduction")
     if any(_is_used(r) for r in list(op.results)[1:]):
-        return Opaque(op, result, "a reduction with several results")
+        places = None if _is_used(result) else match_position(reader, view)
+        return places or Opaque(op, result, "a reduction with several results")
     direct = _direct_factors(reader, view)
     body = view.structure.yielded if direct is not None else reader.body(view)
     out_index, extents = _whole_result(view.structure.maps[len(view.inputs)], view.extents)

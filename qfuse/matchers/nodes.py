@@ -24,6 +24,11 @@ class Node:
     op: Operation
     result: Value
 
+    @property
+    def replaced(self) -> Value:
+        """The result that what is built takes the place of."""
+        return self.result
+
 
 @dataclass(eq=False)
 class Dequantize(Node):
@@ -128,7 +133,8 @@ class Reduction(Node):
     """`result[out] = init[out] combined with operand[index]` over the reduction loops: sums, maxima, minima, pooling.
 
     Attributes:
-        kind: `sum`, `max`, `min`, or `mean` of the elements that are not padding.
+        kind: `sum`, `max`, `min`, `mean` of the elements that are not padding, `argmax` or `argmin`: the place of the
+            first greatest or least along the one reduction loop.
         operand: the tensor that is reduced.
         init: what is accumulated into, or None for the neutral element.
         index: of the operand, over the loops.
@@ -136,6 +142,7 @@ class Reduction(Node):
         extents: of the loops.
         reduction: loops that are reduced over.
         padding: elements that are left out, before and behind each dimension of `operand`; empty where none are.
+        position: of an operation with two results the second, the places; the first, the values, is not read.
     """
 
     kind: str
@@ -146,6 +153,12 @@ class Reduction(Node):
     extents: Extents
     reduction: tuple[int, ...]
     padding: tuple[tuple[int, int], ...] = ()
+    position: Value | None = None
+
+    @property
+    def replaced(self) -> Value:
+        """The places, where these are the second result."""
+        return self.result if self.position is None else self.position
 
 
 @dataclass(eq=False)

@@ -17,7 +17,7 @@ _POOLS = {"tosa.max_pool2d": "max", "tosa.avg_pool2d": "mean"}
 
 
 def match_tosa(bindings: Bindings, op: Operation) -> Node | None:
-    """A contraction, convolution, reduction or pooling of ranked tensors as a node, or None."""
+    """A contraction, convolution, reduction (also `argmax`) or pooling of ranked tensors as a node, or None."""
     match = _MATCHERS.get(op.name)
     if match is None or len(op.results) != 1:
         return None
@@ -158,6 +158,16 @@ def _pool(bindings: Bindings, op: Operation) -> Node:
     )  # fmt: skip
 
 
+def _argmax(bindings: Bindings, op: Operation) -> Node:
+    """The reduced dimension is gone."""
+    inner = bindings.extents(op.operands[0].type)
+    axis: int = op.attributes["axis"].value
+    last = len(inner) - 1
+    index = tuple(dim(last) if i == axis else dim(i - (i > axis)) for i in range(len(inner)))
+    extents: Extents = (*inner[:axis], *inner[axis + 1 :], inner[axis])
+    return Reduction(op, op.results[0], "argmax", op.operands[0], None, index, identity(last), extents, (last,))
+
+
 _Pads = tuple[tuple[int, int], ...]
 _Match = Callable[[Bindings, Operation], "Node | None"]
 _MATCHERS: Mapping[str, _Match] = {
@@ -168,4 +178,5 @@ _MATCHERS: Mapping[str, _Match] = {
     "tosa.transpose_conv2d": _transposed,
     **dict.fromkeys(_KINDS, _reduce),
     **dict.fromkeys(_POOLS, _pool),
+    "tosa.argmax": _argmax,
 }

@@ -254,8 +254,9 @@ def test_difference_is_no_contraction(recognize: Recognize) -> None:
     assert only(recognize(function(arguments, text)), Opaque).kind == "reduction"
 
 
-def test_two_results_are_no_contraction(recognize: Recognize) -> None:
-    """The minimum with its index, which is read."""
+@pytest.mark.parametrize("values_are_read", [False, True])
+def test_two_results_are_no_contraction(recognize: Recognize, values_are_read: bool) -> None:
+    """The minimum with its index: where that alone is read, a reduction to it."""
     text = """
         %r:2 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>,
           affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]}
@@ -271,7 +272,13 @@ def test_two_results_are_no_contraction(recognize: Recognize) -> None:
         %u = tensor.extract_slice %r#1[0] [2] [1] : tensor<4xi64> to tensor<2xi64>
     """
     arguments = "%a: tensor<4x8xf32>, %c: tensor<4xf32>, %i: tensor<4xi64>"
-    assert only(recognize(function(arguments, text)), Opaque).kind == "a reduction with several results"
+    if values_are_read:
+        text += "%w = tensor.extract_slice %r#0[0] [2] [1] : tensor<4xf32> to tensor<2xf32>\n"
+        assert only(recognize(function(arguments, text)), Opaque).kind == "a reduction with several results"
+        return
+    node = only(recognize(function(arguments, text)), Reduction)
+    assert (node.kind, node.reduction, node.position) == ("argmin", (1,), node.op.results[1])
+    assert node.replaced == node.position
 
 
 def test_broadcast_copy_in_front(recognize: Recognize) -> None:

@@ -248,15 +248,13 @@ def test_a_maximum_whose_position_is_not_read(target: str) -> None:
     assert found <= (0 if target != "integer-only" else 1)
 
 
-def test_no_fuse_when_the_position_of_a_maximum_is_read() -> None:
+@pytest.mark.parametrize("target", ["linalg", "iree-cpu", "integer-only"])
+def test_the_position_of_a_maximum_is_that_of_the_integers(target: str) -> None:
     text = POSITION.replace("RESULT", "tensor<2x4xi64>") + "    return %both#1 : tensor<2x4xi64>\n  }\n}\n"
-    module = ir.Module.parse(text, ir.Context())
-    before = str(module)
-    report = qfuse.fuse(module, "integer-only")
-    assert str(module) == before
-    assert [e["reason"] for e in report.missed] == [
-        "no fusion is registered for a reduction with several results on dequantized values"
-    ]
+    found, report, _ = fused(text, target, (2, 3, 4))
+    assert report.missed == []
+    assert [e["fusion"] for e in report.applied] == ["qfuse.argmax"]
+    assert found == 0
 
 
 #: Adaptive pooling over ragged windows: what is behind a window's end is masked, and each has its own count.

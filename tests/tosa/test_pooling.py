@@ -210,6 +210,30 @@ def test_a_sum_behind_what_is_not_linear_stays() -> None:
     assert "no fusion is registered for a sum over dimensions on accumulators" in reasons
 
 
+@pytest.mark.parametrize("high", [127, 255])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_the_first_place_of_the_greatest(axis: int, high: int) -> None:
+    """Of signed and of unsigned bytes, whose order is kept 128 less."""
+    zero = -3 if high == 127 else 140
+    f = Lines(x="4x5x3xf32")
+    x = f.dequantize(f.quantize("%x", SCALE, zero, high - 255, high), SCALE, zero)
+    result = "x".join(str(n) for i, n in enumerate((4, 5, 3)) if i != axis) + "xi32"
+    text = f.module(f.op("argmax", [x], result, f"axis = {axis} : i32, nan_mode = PROPAGATE"))
+    module = Bindings.first_available().parse_source(text, "module")
+    report = qfuse.fuse(module, "tosa-int")
+    assert [e["fusion"] for e in report.applied if "repair" not in e["fusion"]] == ["qfuse.argmax"]
+    assert report.missed == []
+    assert "xi8>) -> tensor" in next(line for line in str(module).splitlines() if "tosa.argmax" in line)
+    assert set(tosa.validate(module).extensions) == set()
+    again = str(module)
+    assert qfuse.fuse(module, "tosa-int").applied == []
+    assert str(module) == again
+    for q in inputs((4, 5, 3)):
+        stored = q.astype(np.int64) + high - 127
+        (got,) = tosa.run(module, [((stored - zero) * np.float32(SCALE)).astype(np.float32)])
+        np.testing.assert_array_equal(got, stored.argmax(axis))
+
+
 def test_one_operation_on_unsigned_bytes() -> None:
     """They are kept 128 less: so are both zero points."""
     f = Lines(x="1x7x6x3xf32")
