@@ -135,7 +135,8 @@ class TosaEmitter(Vocabulary):
     def within_range(self, value: Value, bound: int, scale: FixedScale) -> Value:
         """Values that RESCALE's shift allows: beyond, the result is saturated whatever they are."""
         shift = int(scale.multiplier.shift.min(initial=62))
-        if scale.addends or self.ops.element(value) != "i32" or shift > 31 or bound < 1 << max(shift - 1, 0):
+        narrow = self.ops.element(value) == "i32" and scale.multiplier.bits != 15
+        if scale.addends or not narrow or shift > 31 or bound < 1 << max(shift - 1, 0):
             return value
         most = (1 << (shift - 1)) - 1
         return self.ops.clamp(value, -most, most)

@@ -66,7 +66,7 @@ class Sums:
 
     def value(self, bias: Array | None = None) -> Value:
         """The sums less what zero points add, plus an integer bias over the accumulators' dimensions."""
-        bias = np.zeros((1,) * self._rank, np.int64) if bias is None else bias
+        bias = np.zeros((1,) * self._rank, np.int64) if bias is None or not bias.any() else bias
         fits = self._bias is None or bool((bias == self._bias).all())
         if self._value is None or (self.planned.bits == 48 and not fits):  # i48 is not added to: built anew
             with self._context.at(self.planned.node.op):
@@ -83,7 +83,7 @@ class Sums:
     def _build(self, bias: Array) -> Value:
         planned = self.planned
         if planned.unit:
-            return self._plus(self._sum(), bias)
+            return self._sum(bias)
         lhs, rhs = operand_of(planned.lhs), operand_of(planned.rhs)
         if planned.bits == 48 and is_matmul(planned):
             return self._wide_matmul(lhs, rhs, bias)
@@ -249,29 +249,37 @@ class Sums:
 
     # -- sums --------------------------------------------------------------------------------------------------
 
-    def _sum(self) -> Value:
+    def _sum(self, bias: Array) -> Value:
         """The sum of one operand, less its zero point: over dimensions, or over windows by a kernel of ones."""
         planned, ops = self.planned, self._ops
         node = planned.node
         operand = operand_of(planned.lhs)
         value = self._whole(operand)
+        rest = 0 if operand.rest is None or operand.rest.scalar is None else int(operand.rest.scalar)
         if isinstance(node, Reduction) and node.op.name in POOLS:
-            channels = ops.shape(value)[-1]
-            kernel = [int(n) for n in node.op.attributes["kernel"]]
-            ones = ops.constant(np.ones((*kernel, channels, 1), np.int8), "i8")
-            attributes = _attributes(node.op, "acc_type", "kernel", "nan_mode")
-            attributes["dilation"] = ops.builder.attribute("array<i64: 1, 1>")
-            result = tuple(n or 0 for n in ops.bindings.extents(node.op.results[0].type))
-            zero = np.zeros(1, np.int64)
-            return self._convolved("tosa.depthwise_conv2d", value, ones, (operand.zero, 0), zero, result, attributes)
+            return self._pooled(node, operand, value, rest, bias)
         value = ops.cast(value, "i32")
-        rank = len(ops.shape(value))
-        if operand.zero:
-            value = ops.binary("sub", value, ops.number(operand.zero, rank, "i32"))
-        elif operand.rest is not None and operand.rest.scalar is not None:
-            value = ops.binary("sub", value, ops.number(int(operand.rest.scalar), rank, "i32"))
+        value = ops.plus(value, -(operand.zero or rest))
         index = node.index if isinstance(node, Reduction) else planned.lhs.index
-        return self._reduced(value, index)
+        return self._plus(self._reduced(value, index), bias)
+
+    def _pooled(self, node: Reduction, operand: Operand, value: Value, rest: int, bias: Array) -> Value:
+        """Sums over windows, as a depthwise convolution."""
+        ops = self._ops
+        channels = ops.shape(value)[-1]
+        kernel = [int(n) for n in node.op.attributes["kernel"]]
+        ones = ops.constant(np.ones((*kernel, channels, 1), np.int8), "i8")
+        attributes = _attributes(node.op, "acc_type", "kernel", "nan_mode")
+        attributes["dilation"] = ops.builder.attribute("array<i64: 1, 1>")
+        result = tuple(n or 0 for n in ops.bindings.extents(node.op.results[0].type))
+        held = np.zeros(1, np.int64)
+        if self.planned.bits == 48:  # nothing adds i48
+            held = bias.reshape(-1) - rest * int(np.prod(kernel))
+            value = self._padded(value, rest, attributes)
+            bias = np.zeros_like(bias)
+        zeros = (operand.zero, 0)
+        value = self._convolved("tosa.depthwise_conv2d", value, ones, zeros, held, result, attributes)
+        return self._plus(value, bias)
 
     def _reduced(self, value: Value, index: Index) -> Value:
         """The sum of an i32 tensor read at `index` over the reduction, over the accumulators' dimensions."""

@@ -219,8 +219,12 @@ def _convolution(planned: PlannedContraction, node: Convolution, lhs: Operand, r
     pads = any(int(n) for name in ("pad", "out_pad") if name in op.attributes for n in op.attributes[name])
     if op.name == "tosa.transpose_conv2d" or (pads and lhs.rest.scalar is None):
         yield "the input's zero point is no operand and pads"
-    elif known_corrections(planned, lhs, rhs) is None and not _is_read_plainly(planned.rhs.index):
+    elif known_corrections(planned, lhs, rhs) is None and (
+        planned.bits == 48 or not _is_read_plainly(planned.rhs.index)
+    ):
         yield "the input's zero point is known at run time only"
+    if pads:
+        yield from _padding(lhs)
 
 
 def _is_read_plainly(index: Index) -> bool:
@@ -230,12 +234,22 @@ def _is_read_plainly(index: Index) -> bool:
 def _sum(planned: PlannedContraction, operand: Operand) -> Iterator[str]:
     node = planned.node
     if isinstance(node, Reduction) and node.op.name in POOLS:
-        if operand.rest is not None:
+        if operand.rest is not None and (planned.bits != 48 or operand.rest.scalar is None):
             yield "the pooled tensor's zero point is no operand"
+        yield from _padding(operand)
         return
     yield from _index(node.index if isinstance(node, Reduction) else planned.lhs.index)
     if operand.rest is not None and operand.rest.scalar is None:
         yield "the summed tensor's zero point varies"
+    if planned.bound >= 1 << 31:
+        yield f"a sum can reach {planned.bound}, which does not fit i32"
+
+
+def _padding(operand: Operand) -> Iterator[str]:
+    """What is padded with must be an integer of the operand's type."""
+    number = None if operand.rest is None else operand.rest.scalar
+    if number is not None and not operand.storage.min <= number <= operand.storage.max:
+        yield f"padding by a zero point beyond {operand.storage}"
 
 
 # -- epilogues ---------------------------------------------------------------------------------------------------
@@ -254,6 +268,8 @@ def _requantize(planned: PlannedFixedRequantize, env: Environment) -> Iterator[s
     if contraction.bits == 48:
         if (scale.sign != 1).any():
             yield "an i48 sum is negated"
+        if contraction.bound >= 1 << 31 and not _runs_along_columns(contraction, scale.multiplier):
+            yield "the scales of an i48 sum vary along other dimensions than the last"
         if scale.bias.any():
             yield from _bias_of_48(contraction, scale.bias)
     elif planned.params.storage.bits == 32:
@@ -262,9 +278,20 @@ def _requantize(planned: PlannedFixedRequantize, env: Environment) -> Iterator[s
             yield "a sum exceeds what the shift allows"
 
 
+def _runs_along_columns(planned: PlannedContraction, multiplier: Multiplier) -> bool:
+    """Whether multipliers vary along the last dimension of what is made only."""
+    numbers = multiplier.mantissa, multiplier.shift
+    product = not planned.unit and not isinstance(planned.node, Convolution)
+    shapes = [by_groups(planned, a).shape if product else a.shape for a in numbers]
+    return all(n == 1 for shape in shapes for n in shape[:-1])
+
+
 def _bias_of_48(planned: PlannedContraction, bias: Array) -> Iterator[str]:
+    if planned.unit and planned.node.op.name in POOLS:
+        yield from _bias(planned, bias)
+    elif planned.unit and planned.bound + int(np.abs(bias).max()) >= 1 << 31:
+        yield "a sum with its bias exceeds i32"
     if planned.unit:
-        yield "an i48 sum has no bias operand for this bias"
         return
     lhs, rhs = operand_of(planned.lhs), operand_of(planned.rhs)
     if is_matmul(planned):

@@ -81,6 +81,34 @@ def max_pool(f: Lines, x: str) -> str:
     return f.op("max_pool2d", [x], "1x4x4x3xf32", f"nan_mode = PROPAGATE, {window}")
 
 
+def spread(f: Lines, x: str) -> str:
+    """Reshapes and a transpose between the product and its quantize, which i48 has none of; scales of columns."""
+    zeros = [f.const(0.0, "f32")] * 2
+    stored = np.random.default_rng(7).integers(-32768, 32768, (1, 3, 8))
+    w = f.dequantize(f.const(stored, "i16"), np.linspace(1e-5, 4e-5, 8).reshape(1, 1, 8))
+    y = f.op("matmul", [f.op("reshape", [x, f.const_shape([1, 36, 3])], "1x36x3xf32"), w, *zeros], "1x36x8xf32")
+    y = f.op("reshape", [y, f.const_shape([1, 36, 2, 4])], "1x36x2x4xf32")
+    return f.op("transpose", [y], "1x2x36x4xf32", "perms = array<i32: 0, 2, 1, 3>")
+
+
+def avg_pool(pad: str, out: str) -> Build:
+    window = f"kernel = array<i64: 2, 2>, pad = array<i64: {pad}>, stride = array<i64: 2, 2>"
+    return lambda f, x: f.op("avg_pool2d", [x, *[f.const(0.0, "f32")] * 2], out, f"acc_type = f32, {window}")
+
+
+def mean(f: Lines, x: str) -> str:
+    total = f.op("reduce_sum", [x], "1x1x6x3xf32", "axis = 1 : i32")
+    return f.mul(total, f.number(1 / 6, total, "f32"), "1x1x6x3xf32")
+
+
+def reduced(f: Lines, x: str) -> str:
+    return f.op("reduce_max", [x], "1x6x1x3xf32", "axis = 2 : i32, nan_mode = PROPAGATE")
+
+
+def relu(f: Lines, x: str) -> str:
+    return f.op("clamp", [x], f.types[x], "max_val = 3.40282347E+38 : f32, min_val = 0.0 : f32")
+
+
 def moved(f: Lines, x: str) -> str:
     """Layout operations that do not cancel."""
     t = f.op("transpose", [x], "1x3x6x6xf32", "perms = array<i32: 0, 3, 1, 2>")
@@ -143,7 +171,13 @@ ONE: dict[str, Build] = {
     "matmul of weights on the left": product(16, 500, turned=True),
     "matmul by 8 bits": product(8),
     "matmul by 8 bits with a zero point": product(8, 11),
+    "matmul of many dimensions": spread,
     "max_pool2d": max_pool,
+    "avg_pool2d": avg_pool("0, 0, 0, 0", "1x3x3x3xf32"),
+    "avg_pool2d with padding": avg_pool("1, 1, 0, 0", "1x4x3x3xf32"),
+    "mean": mean,
+    "reduce_max": reduced,
+    "relu": relu,
     "moves": moved,
     "slice": sliced,
     "requantized": lambda f, x: x,
