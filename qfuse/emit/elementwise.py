@@ -63,6 +63,34 @@ class Between:
         return ((first << self.spacing) + (second - first) * part + (1 << (shift - 1))) >> shift
 
 
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Tables of 513 points of i16 that the machine reads with straight lines between them; see `qfuse.fusions.points`.
+
+    Attributes:
+        offset: how much less the stored integers are looked up.
+        result_offset: how much less the results are.
+        spread: by how many bits they are moved up before.
+        tables: one, or one of whole results and one of what is left of them in 2^-8.
+        shift: by how many bits what was read is moved down, and rounded half up.
+    """
+
+    offset: int
+    result_offset: int
+    spread: int
+    tables: tuple[Array, ...]
+    shift: int
+
+    def apply(self, values: Array) -> Array:
+        """Results less their offset for integers less theirs, before the clamp, as the operations compute them."""
+        place = (values.astype(np.int64) << self.spread) + (1 << 15)
+        index, part = place >> 7, place & 127
+        held = [t.astype(np.int64) for t in self.tables]
+        lines = [(t[index] << 7) + (t[index + 1] - t[index]) * part for t in held]
+        line = lines[0] if len(lines) == 1 else (lines[0] << 8) + lines[1]
+        return (line + (1 << (self.shift - 1))) >> self.shift
+
+
 @dataclass(eq=False)
 class PlannedLookup:
     """A function of one stored integer as a table.
@@ -74,6 +102,7 @@ class PlannedLookup:
         extents: of the operation to build.
         moves: layout operations that follow on the integers.
         between: how to read between the points of a table that has fewer than one for each integer, or None.
+        points: tables that the machine itself reads between, or None.
     """
 
     node: Quantize
@@ -82,6 +111,7 @@ class PlannedLookup:
     extents: Extents
     moves: tuple[Layout, ...] = ()
     between: Between | None = None
+    points: Points | None = None
 
 
 @dataclass(eq=False)

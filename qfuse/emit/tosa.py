@@ -24,7 +24,8 @@ from qfuse.emit.fixed_epilogue import FixedAddend, FixedScale, PlannedFixedRequa
 from qfuse.emit.spec import PlannedContraction, PlannedPooling
 from qfuse.emit.tosa_contraction import Sums, over_dims, pad_by, reduce_sum
 from qfuse.emit.tosa_expression import TosaExpression
-from qfuse.emit.tosa_operand import fits_operand, held_result, uniform
+from qfuse.emit.tosa_lookup import interpolated
+from qfuse.emit.tosa_operand import fits_operand, held_as, held_result, uniform
 from qfuse.emit.tosa_ops import TosaOps
 from qfuse.emit.tosa_pool import average, held_input, mean_multiplier
 from qfuse.emit.tosa_supports import accumulator_of, multiplier_bits_of, refuse
@@ -74,6 +75,11 @@ class TosaEmitter(Vocabulary):
     def multiplier_bits(cls, accumulator: int) -> int:
         """31, or 15 for i48: RESCALE takes no other."""
         return multiplier_bits_of(accumulator)
+
+    @classmethod
+    def tabulated(cls, storage: StorageType, low: int, high: int) -> tuple[StorageType, int] | None:
+        """Integers of 8 and 16 bits, the latter in i32 as well."""
+        return held_as(storage, low, high)
 
     def constant(self, array: Array) -> Value:
         """A constant tensor."""
@@ -223,6 +229,9 @@ class TosaEmitter(Vocabulary):
     def lookup(self, planned: PlannedLookup, context: BuildContext) -> Value:
         """A function of one stored integer, as `tosa.table`."""
         value = TosaExpression(self.ops, planned.extents, context).result(planned.stored)
+        if planned.points is not None:
+            value = interpolated(self.ops, value, planned.node.params, planned.points)
+            return self._moved(value, planned.moves, planned.node.params.storage.mlir)
         held, unsigned = np.asarray(planned.table).astype(np.int64), not planned.node.params.storage.signed
         if unsigned:
             held = (held & 255) - 128

@@ -43,7 +43,7 @@ class TosaMoves:
 
     def constant(self, array: Array, element: str) -> Value:
         """A `tosa.const` at the start of the block, equal ones once; what one number says is a splat."""
-        array = np.asarray(array)
+        array = np.asarray(array) if element[0] == "f" else np.asarray(array).astype(np.int64)
         type_ = self.builder.tensor(array.shape, element)
         with self.builder.at_start() as block:
             key = (hash(block), element, array.shape, array.dtype.str, array.tobytes())

@@ -335,10 +335,11 @@ def _pooling(planned: PlannedPooling) -> Iterator[str]:
 
 def _lookup(planned: PlannedLookup, env: Environment) -> Iterator[str]:
     params = planned.node.params
-    if planned.between is not None or planned.table.size != 256 or planned.stored.type != "i8":
-        yield "a table of 16 bits"
-    if params.storage.bits != 8:
-        yield f"a table of {params.storage}"
+    if planned.points is None:
+        if planned.between is not None or planned.table.size != 256 or planned.stored.type != "i8":
+            yield "a table of 16 bits"
+        if params.storage.bits != 8:
+            yield f"a table of {params.storage}"
     yield from _expression(planned.stored, env, planned.extents)
     for layout in planned.moves:
         yield from _move(layout, env)

@@ -49,6 +49,20 @@ class Vocabulary:
         return None
 
     @classmethod
+    def tabulated(cls, storage: StorageType, low: int, high: int) -> tuple[StorageType, int] | None:
+        """How stored integers are looked up in a table of points that the machine reads between, or None.
+
+        Args:
+            storage: their type.
+            low: the least of them.
+            high: the greatest of them.
+
+        Returns:
+            The signed type in which they are looked up, and how much less they are in it.
+        """
+        return None
+
+    @classmethod
     def check_options(cls, target: str, epilogue: str, scaling: str) -> None:
         """Raises UsageError for option values that cannot be written."""
         for name, value, known in (("epilogue", epilogue, cls.epilogues), ("scaling", scaling, cls.scalings)):

@@ -9,7 +9,8 @@ will do: gelu, silu, elu, exp, rsqrt, or several of them. With the option `epilo
 input becomes a table; else those with an operation that integers do not have.
 
 Needs one set of constant parameters for the tensor and at most 8 bits. With `lookup16=true` 16 bits as well: a table of
-513 points, and straight lines between them in integers.
+513 points, and straight lines between them in integers. Where the machine has such tables they are its own, and taken
+where they are within a step.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from qfuse.emit.elementwise import Between, PlannedLookup
+from qfuse.emit.elementwise import Between, PlannedLookup, Points
 from qfuse.emit.expression import nodes, rebuilt
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.elementwise import Root, facts, find_root, refuse_common
+from qfuse.fusions.points import Tabulated, find_points
 from qfuse.fusions.requires import of_elements, of_stored
 from qfuse.graph import Array, Decision, Environment, Made, Refusal, StoredForm
 from qfuse.matchers.functions import LIBRARY
 from qfuse.matchers.nodes import Node, Quantize
 from qfuse.matchers.scalar import Scalar
+from qfuse.qparams import StorageType
 from qfuse.requirements import Operand, Requirements
 
 _DTYPES: Mapping[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32}
@@ -60,14 +63,25 @@ class FuseLookup(Fusion):
         form = root.traced.forms[0]
         refusal = refuse_common(root, env)
         if refusal is None:
-            refusal = _refused(root, form, env)
+            refusal = _varies(root, form)
+        held = None if refusal is not None else _held(root, form, env)
+        if refusal is None and held is None:
+            refusal = _too_wide(root, form, env)
         if refusal is not None:
             return refusal
-        table = _points(root, env) if form.params.storage.bits > 8 else _table(root, env)
+        if held is not None:
+            table = _machine_points(root, held, env)
+        else:
+            table = _points(root, env) if form.params.storage.bits > 8 else _table(root, env)
         if table is None:
             return Refusal("the function cannot be evaluated: an operation in it is not known")
-        exact = not table.functions and table.between is None
-        payload = PlannedLookup(node, stored, table.values, root.extents, root.moves, table.between)
+        if table.points is not None and table.steps > 1:
+            return Refusal(
+                f"a table of {table.values.size} points is up to {table.steps} steps of the result from the function",
+                "quantize to 8 bits",
+            )
+        exact = not table.functions and table.between is None and table.points is None
+        payload = PlannedLookup(node, stored, table.values, root.extents, root.moves, table.between, table.points)
         exactness = "bit-exact" if exact else f"within-{max(table.steps, 1)}-lsb"
         decision = Decision(self, node, exactness, needs=(form.q,), payload=payload, detail=_facts(root, table))
         decision.replacement = Made(decision)
@@ -109,8 +123,11 @@ def _is_parameter(leaf: Scalar, root: Root) -> bool:
 
 def _is_wanted(root: Root, env: Environment) -> bool:
     """Whether a table is asked for, or the expression has an operation without an integer form."""
-    if env.options.epilogue != "float":
-        return True
+    return env.options.epilogue != "float" or _has_function(root)
+
+
+def _has_function(root: Root) -> bool:
+    """Whether an expression has an operation without an integer form."""
     scalar = root.traced.scalar
     quantized = {id(n) for n in nodes(scalar) if n.op == "stored" or any(_holds_stored(a) for a in n.args)}
     return any(
@@ -122,7 +139,7 @@ def _holds_stored(scalar: Scalar) -> bool:
     return any(n.op == "stored" for n in nodes(scalar))
 
 
-def _refused(root: Root, form: StoredForm, env: Environment) -> Refusal | None:
+def _varies(root: Root, form: StoredForm) -> Refusal | None:
     for what, params in (("input", form.params), ("result", root.node.params)):
         if not params.scale.is_constant or not params.zero_point.is_constant:
             return Refusal(f"a lookup table needs constant parameters, those of the {what} are known at run time only")
@@ -131,6 +148,32 @@ def _refused(root: Root, form: StoredForm, env: Environment) -> Refusal | None:
                 f"a lookup table needs one set of parameters, the {what} is {params.granularity}",
                 "quantize per tensor",
             )
+    return None
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Types in which a table of the machine's is read, and how much less integers are in them."""
+
+    storage: StorageType
+    offset: int
+    result: StorageType
+    result_offset: int
+
+
+def _held(root: Root, form: StoredForm, env: Environment) -> _Held | None:
+    """How a function of 16 bits, or with a result of 16, is read from a table of the machine's; else None."""
+    params = root.node.params
+    source = env.vocabulary.tabulated(form.params.storage, form.low, form.high)
+    result = env.vocabulary.tabulated(params.storage, params.quant_min, params.quant_max)
+    if source is None or result is None or max(source[0].bits, result[0].bits) <= 8:
+        return None
+    if source[0].bits > 8 and not (_has_function(root) or env.options.lookup16):
+        return None
+    return _Held(*source, *result)
+
+
+def _too_wide(root: Root, form: StoredForm, env: Environment) -> Refusal | None:
     bits, out = form.params.storage.bits, root.node.params.storage.bits
     if bits > 8 and not (env.options.lookup16 and bits <= 16):
         return Refusal(
@@ -153,12 +196,14 @@ class _Table:
         steps: greatest distance from the reference.
         functions: names of the operations that libraries differ in.
         between: see `PlannedLookup`.
+        points: see `PlannedLookup`.
     """
 
     values: Array
     steps: int
     functions: tuple[str, ...]
     between: Between | None = None
+    points: Points | None = None
 
 
 def _table(root: Root, env: Environment) -> _Table | None:
@@ -200,6 +245,24 @@ def _points(root: Root, env: Environment) -> _Table | None:
     occurring = (every >= form.low) & (every <= form.high)
     steps = int(np.abs(found - reference)[occurring].max(initial=0))
     return _Table(table, steps, _functions(root), between)
+
+
+def _machine_points(root: Root, held: _Held, env: Environment) -> _Table | None:
+    """513 points that the machine reads between."""
+    form, params = root.traced.forms[0], root.node.params
+    half = 1 << (held.storage.bits - 1)
+    every = np.arange(-half, half) + held.offset
+    stored = every.astype(_DTYPES[form.params.storage.bits])
+    reference = _evaluated(root, _in_f64(root.traced.scalar), stored, env)
+    real = _real(root, _in_f64(root.traced.source), stored, env)
+    if reference is None or real is None:
+        return None
+    less = held.result_offset
+    target = Tabulated(real - less, reference - less, params.quant_min - less, params.quant_max - less)
+    occurring = (every >= form.low) & (every <= form.high)
+    empty = Points(held.offset, less, 16 - held.storage.bits, (), 0)
+    points, steps = find_points(empty, target, occurring)
+    return _Table(points.tables[0], steps, _functions(root), points=points)
 
 
 def _functions(root: Root) -> tuple[str, ...]:

@@ -1,0 +1,123 @@
+"""Tables of 16 bits as TOSA reads them: 513 points of i16, straight lines of 128 integers between them.
+
+    line(x) = 128 * table[i] + (table[i + 1] - table[i]) * part,   x + 2^15 = 128 * i + part
+    result  = round(line(x) / 2^shift)
+
+Points are moved by half of what the lines beside them are off, so that a line is as far above the function as below
+it. Where rounding the points costs too much a second table holds what is left of them. The distance from the
+reference is that of every integer that can occur, computed one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from qfuse.emit.elementwise import Points
+from qfuse.graph import Array
+
+#: Integers from a point to the next, and points.
+SPACING, POINTS = 128, 513
+_HALF = 1 << 15
+
+
+@dataclass(frozen=True, eq=False)
+class Tabulated:
+    """The function that is tabulated, in results less `offset`.
+
+    Attributes:
+        real: before it is rounded.
+        whole: the reference.
+        low: least result.
+        high: greatest result.
+    """
+
+    real: Array
+    whole: Array
+    low: int
+    high: int
+
+    @property
+    def fraction(self) -> int:
+        """Bits below a step of the result that points in i16 have room for."""
+        reach = max(abs(self.low), abs(self.high), 1)
+        return max(15 - int(reach).bit_length(), 0)
+
+
+def find_points(points: Points, target: Tabulated, occurring: Array) -> tuple[Points, int]:
+    """The best tables for a function, and their greatest distance from the reference in steps.
+
+    Args:
+        points: offsets and spread; tables are filled in.
+        target: over the integers of i16, or with a spread over those of i8.
+        occurring: which integers there are.
+    """
+    spread = points.spread
+    knots, lines = _knots(target, spread)
+    best: tuple[Points, int] | None = None
+    for make in _SHAPES:
+        tables, shift = make(knots + lines, target)
+        if tables is None:
+            continue
+        tried = Points(points.offset, points.result_offset, spread, tables, shift)
+        found = np.clip(tried.apply(_inputs(spread)), target.low, target.high)
+        steps = int(np.abs(found - target.whole)[occurring].max(initial=0))
+        if best is None or steps < best[1]:
+            best = tried, steps
+        if steps <= 1:
+            break
+    assert best is not None
+    return best
+
+
+def _inputs(spread: int) -> Array:
+    half = _HALF >> spread
+    return np.arange(-half, half, dtype=np.int64)
+
+
+def _knots(target: Tabulated, spread: int) -> tuple[Array, Array]:
+    """The function at the points, and by how much they are moved."""
+    real = np.clip(target.real, target.low - 1.0, target.high + 1.0)
+    every = np.append(real, real[-1] + (real[-1] - real[-2]))
+    if 1 << spread > SPACING:  # integers lie on every second point
+        places = np.arange(POINTS) * SPACING / (1 << spread)
+        return np.interp(places, np.arange(every.size), every), np.zeros(POINTS)
+    step = SPACING >> spread
+    knots = every[::step]
+    part = np.arange(step) / step
+    chords = knots[:-1, None] + (knots[1:] - knots[:-1])[:, None] * part
+    off = chords - every[:-1].reshape(-1, step)
+    middle = -(off.max(axis=1) + off.min(axis=1)) / 2
+    moved = np.concatenate([[0.0], (middle[:-1] + middle[1:]) / 2, [0.0]])
+    return knots, moved
+
+
+def _one(knots: Array, target: Tabulated) -> tuple[tuple[Array, ...] | None, int]:
+    """A table of points as fine as i16 allows."""
+    fraction = target.fraction
+    table = _clipped(np.rint(knots * 2.0**fraction))
+    return ((table,) if _is_even(table) else None), fraction + 7
+
+
+def _two(knots: Array, target: Tabulated) -> tuple[tuple[Array, ...] | None, int]:
+    """A table of whole results and one of what is left, in 2^-8."""
+    whole = _clipped(np.rint(knots))
+    rest = _clipped(np.rint((np.clip(knots, target.low - 1.0, target.high + 1.0) - whole) * 256.0))
+    return ((whole, rest) if _is_even(whole) and _is_even(rest) else None), 15
+
+
+def _clipped(table: Array) -> Array:
+    return np.clip(table, -_HALF, _HALF - 1).astype(np.int16)
+
+
+def _is_even(table: Array) -> bool:
+    """Whether no line is steeper than TOSA allows."""
+    slopes = np.diff(table.astype(np.int64))
+    return bool((slopes >= -_HALF).all() and (slopes < _HALF).all())
+
+
+_SHAPES: tuple[Callable[[Array, Tabulated], tuple[tuple[Array, ...] | None, int]], ...] = (_one, _two)
+
+__all__ = ["POINTS", "SPACING", "Tabulated", "find_points"]
