@@ -141,12 +141,8 @@ _REPAIRED = "(unsigned storage was taken for signed, so results differ from the 
 
 def applied_entry(bindings: Bindings, decision: Decision, function: str) -> dict[str, Any]:
     """The report entry of a decision."""
-    return {
-        "fusion": decision.fusion.id,
-        **_place(bindings, decision.node, function),
-        "exactness": decision.exactness,
-        **decision.detail,
-    }
+    place = {"fusion": decision.fusion.id, **_place(bindings, decision.node, function)}
+    return {**place, "exactness": decision.exactness, **decision.detail}
 
 
 def _has_one_user(op: Operation) -> bool:
@@ -207,9 +203,7 @@ def collect(report: Report, found: Findings) -> None:
             report.already_integer.append({**_place(bindings, node, function), "macs": macs(node)})
             counted.append((node, True))
             continue
-        if (isinstance(node, Contraction | Reduction) and _all_stored(node, env)) or (
-            node.result in env.elementwise and decision is None
-        ):
+        if _computes_on_stored(node, found):
             counted.append((node, False))
         if node.result in inside or node.result in left:
             continue
@@ -232,6 +226,13 @@ def collect(report: Report, found: Findings) -> None:
         "quantized_macs": None if None in every else sum(m or 0 for m in every),
         "integer_macs": None if None in some else sum(m or 0 for m in some),
     }
+
+
+def _computes_on_stored(node: Node, found: Findings) -> bool:
+    """Whether a node that is not rewritten computes on dequantized values; not a sum that is part of another."""
+    if isinstance(node, Contraction | Reduction) and _all_stored(node, found.env):
+        return not (isinstance(node, Reduction) and found.is_dead(node.result))
+    return node.result in found.env.elementwise and found.env.decisions.get(node.result) is None
 
 
 def _macs_by_function(
@@ -392,6 +393,6 @@ def _missed(
 
 def _described(node: Node) -> str:
     if isinstance(node, Reduction):
-        windows = any(len(e.terms) > 1 for e in node.index)
-        return f"a{'n' * node.kind.startswith('a')} {node.kind} over {'windows' if windows else 'dimensions'}"
+        loops = "windows" if any(len(e.terms) > 1 for e in node.index) else "dimensions"
+        return f"a{'n' * node.kind.startswith('a')} {node.kind} over {loops}"
     return f"elementwise {node.scalar.op}" if isinstance(node, Elementwise) else type(node).__name__.lower()

@@ -357,6 +357,8 @@ class TosaEmitter(Vocabulary):
             assert isinstance(fill, int)
             amounts = [int(n) for n in ops.numbers(op.operands[1])]
             return self._padded(inputs[0], amounts, fill)
+        if op.name == "tosa.gather":
+            inputs = [inputs[0], ops.computed(op.operands[1])]
         return self._repeated(op, inputs, element)
 
     def _concat(self, layout: Layout, inputs: Sequence[Value]) -> Value:

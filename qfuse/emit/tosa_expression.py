@@ -16,7 +16,7 @@ from qfuse.emit.tosa_ops import TosaOps, bits_of
 from qfuse.emit.tosa_unsigned import as_stored, flip
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import Array
-from qfuse.indexing import Extents, Index
+from qfuse.indexing import Extents, Index, constant
 from qfuse.matchers.scalar import Scalar
 from qfuse.qparams import StorageType, broadcast
 
@@ -75,7 +75,8 @@ class TosaExpression:
             tensor, index = scalar.payload
             return self._read(self._context.q(tensor), index)
         if scalar.op == "elem":
-            return self._read(*scalar.payload)
+            tensor, index = scalar.payload
+            return self._read(self._ops.computed(tensor), index)
         if scalar.op == "rescale":
             return self._rescale(scalar)
         if scalar.op == "trunci":
@@ -83,6 +84,7 @@ class TosaExpression:
         return self._operation(scalar, element)
 
     def _read(self, value: Value, index: Index) -> Value:
+        value, index = _at_places(self._ops, value, index)
         value, index = self._context.regrouped(value, index, self._extents)
         return self._ops.aligned(value, index, self._rank)
 
@@ -153,6 +155,17 @@ class TosaExpression:
             return as_stored(ops, result, storage, offset)
         value = ops.plus(self.value(x), -offset)
         return as_stored(ops, ops.cast(ops.clamp(value, low, high), held.mlir), storage, offset)
+
+
+def _at_places(ops: TosaOps, value: Value, index: Index) -> tuple[Value, Index]:
+    """A tensor that is read at constant places of dimensions as a slice of it, and where that is read."""
+    shape = ops.shape(value)
+    fixed = [not e.terms and n != 1 for e, n in zip(index, shape, strict=True)]
+    if not any(fixed):
+        return value, index
+    starts = [e.const if f else 0 for e, f in zip(index, fixed, strict=True)]
+    sizes = [1 if f else n for f, n in zip(fixed, shape, strict=True)]
+    return ops.sliced(value, starts, sizes), tuple(constant(0) if f else e for e, f in zip(index, fixed, strict=True))
 
 
 def _range(element: str) -> tuple[int, int]:

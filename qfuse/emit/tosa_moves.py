@@ -8,6 +8,7 @@ two cancel.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,11 @@ from qfuse._mlir import Attribute, Type, Value
 from qfuse.graph import Array
 from qfuse.indexing import Index, as_dim
 from qfuse.matchers.constants import ConstantReader
+from qfuse.matchers.reader import ScalarReader
 
 _NAMES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f32": np.float32, "f16": np.float16}
+#: Elements of a constant that is computed.
+_MOST_COMPUTED = 1 << 20
 
 
 class TosaMoves:
@@ -28,7 +32,7 @@ class TosaMoves:
         """Creates nothing yet."""
         self.builder = builder
         self.bindings = builder.bindings
-        self._constants = ConstantReader(builder.bindings)
+        self._constants = ScalarReader(builder.bindings, ConstantReader(builder.bindings)).constants
         self._made: dict[Any, Value] = {}
 
     # -- types and constants -----------------------------------------------------------------------------------
@@ -82,6 +86,13 @@ class TosaMoves:
         op = getattr(value.owner, "operation", None)
         return self._constants.read(value) if op is not None and op.name == "tosa.const" else None
 
+    def computed(self, value: Value) -> Value:
+        """A constant in place of arithmetic on constants: of indices and conditions; else `value`."""
+        if self.read(value) is not None or prod(self.shape(value)) > _MOST_COMPUTED:
+            return value
+        known = self._constants.value(value)
+        return value if known is None else self.constant(known, self.element(value))
+
     # -- moves -------------------------------------------------------------------------------------------------
 
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
@@ -134,14 +145,23 @@ class TosaMoves:
             op = getattr(value.owner, "operation", None)
         return value, perms
 
+    def sliced(self, value: Value, starts: Sequence[int], sizes: Sequence[int]) -> Value:
+        """A part of `value`, or of the constant that it is."""
+        known = self.read(value)
+        if known is not None:
+            return self.constant(known[tuple(map(slice, starts, np.add(starts, sizes)))], self.element(value))
+        operands = [value, self.const_shape(starts), self.const_shape(sizes)]
+        type_ = self.builder.tensor(tuple(sizes), self.element(value))
+        return self.builder.create("tosa.slice", [type_], operands).results[0]
+
     def aligned(self, value: Value, index: Index, rank: int) -> Value:
         """`value`, read at a list of dimensions, over `rank` dimensions: extent 1 where it is not read."""
         dims = [as_dim(e) for e in index]
         kept = [i for i, d in enumerate(dims) if d is not None]
         shape = self.shape(value)
         order = sorted(kept, key=lambda i: dims[i] or 0)
-        rest = [i for i in range(len(shape)) if i not in kept]
-        value = self.transpose(value, [*rest, *order])
+        if order != kept:  # what is not read has extent 1
+            value = self.transpose(value, [*(i for i in range(len(shape)) if i not in kept), *order])
         wanted = [1] * rank
         for i in kept:
             wanted[dims[i] or 0] = shape[i]

@@ -8,7 +8,7 @@ such a leaf, composing indices on the way (also through transposes and reshapes)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,12 @@ _COMPUTED_ELEMENTS = 1 << 22
 #: Scalar operations whose meaning depends on an attribute.
 _WITH_ATTRIBUTE = ("arith.cmpf", "arith.cmpi", "linalg.index")
 
+#: TOSA operations with an axis that constants are computed by.
+_TOSA_WHOLES: Mapping[str, Callable[[list[np.ndarray[Any, Any]], int], np.ndarray[Any, Any]]] = {
+    "tosa.concat": np.concatenate,
+    "tosa.reduce_sum": lambda parts, axis: parts[0].sum(axis, dtype=parts[0].dtype, keepdims=True),
+}
+
 
 class ScalarReader:
     """Builds and expands scalar expressions for one module; results are kept per value."""
@@ -44,6 +50,7 @@ class ScalarReader:
         self._tosa = TosaViews(bindings, constants)
         self._templates: dict[Value, Scalar | None] = {}
         self._outer: dict[Value, Scalar] = {}
+        self._wholes: dict[Value, np.ndarray[Any, Any] | None] = {}
 
     # -- structured operations ---------------------------------------------------------------------------------
 
@@ -188,6 +195,18 @@ class ScalarReader:
         computed = self.evaluate(Scalar("elem", info[1], payload=(value, identity(len(sizes)))), sizes)
         return None if computed is None else np.broadcast_to(computed, sizes)
 
+    def _whole(self, value: Value) -> np.ndarray[Any, Any] | None:
+        """Values of what TOSA computes indices with and no expression of one element says; None of anything else."""
+        op = getattr(value.owner, "operation", None)
+        if op is None or op.name not in _TOSA_WHOLES:
+            return None
+        if value not in self._wholes:
+            parts = [self.constants.value(v) for v in op.operands]
+            known = [p for p in parts if p is not None]
+            axis: int = op.attributes["axis"].value
+            self._wholes[value] = None if len(known) < len(parts) else _TOSA_WHOLES[op.name](known, axis)
+        return self._wholes[value]
+
     def evaluate(self, scalar: Scalar, extents: Sequence[int]) -> np.ndarray[Any, Any] | None:
         """The values of an expression of constants over a box, in the expression's own precision.
 
@@ -212,6 +231,7 @@ class ScalarReader:
         if scalar.op == "elem":
             value, index = scalar.payload
             array = self.constants.read(value)
+            array = self._whole(value) if array is None else array
             if array is not None:
                 found = gather(array, index, extents)
             elif depth < _DEPTH:

@@ -29,7 +29,7 @@ _ARITHMETIC = {
     "tosa.maximum": ("max", "maxsi"), "tosa.minimum": ("min", "minsi"),
 }  # fmt: skip
 _UNARY = {
-    "tosa.abs": "absf", "tosa.floor": "floor", "tosa.ceil": "ceil", "tosa.exp": "exp", "tosa.log": "log",
+    "tosa.floor": "floor", "tosa.ceil": "ceil", "tosa.exp": "exp", "tosa.log": "log",
     "tosa.tanh": "tanh", "tosa.erf": "erf", "tosa.rsqrt": "rsqrt", "tosa.sin": "sin", "tosa.cos": "cos",
 }  # fmt: skip
 _LOGICAL = {"tosa.logical_and": "andi", "tosa.logical_or": "ori", "tosa.logical_xor": "xori"}
@@ -217,6 +217,17 @@ def _reciprocal(args: _Args, type_: str, _: Any) -> Scalar | None:
     return Scalar("div", type_, (_const(1.0, type_), args[0]))
 
 
+def _abs(args: _Args, type_: str, _: Any) -> Scalar | None:
+    if _is_float(type_):
+        return Scalar("absf", type_, tuple(args))
+    negated = Scalar("subi", type_, (_const(0, type_), args[0]))
+    return Scalar("maxsi", type_, (args[0], negated))
+
+
+def _intdiv(args: _Args, type_: str, _: Any) -> Scalar | None:
+    return Scalar("divsi", type_, tuple(args))
+
+
 def _sigmoid(args: _Args, type_: str, _: Any) -> Scalar | None:
     one = _const(1.0, type_)
     power = Scalar("exp", type_, (Scalar("neg", type_, (args[0],)),))
@@ -238,6 +249,7 @@ _BUILDERS: Mapping[str, _Builder] = {
     **{name: _logical(called) for name, called in _LOGICAL.items()},
     **{name: _compared(predicates) for name, predicates in _COMPARED.items()},
     "tosa.mul": _mul, "tosa.negate": _negate, "tosa.clamp": _clamp, "tosa.cast": _cast, "tosa.pow": _logical("powf"),
-    "tosa.reciprocal": _reciprocal, "tosa.sigmoid": _sigmoid, "tosa.select": _select,
+    "tosa.reciprocal": _reciprocal, "tosa.sigmoid": _sigmoid, "tosa.select": _select, "tosa.intdiv": _intdiv,
+    "tosa.abs": _abs,
     "tosa.logical_not": _logical_not,
 }  # fmt: skip

@@ -174,6 +174,7 @@ def test_sums_of_sums_are_one_sum(axes: tuple[int, ...]) -> None:
     after, report = fused(f.module(f.quantize(x, 0.0113, -4)))
     assert [e["fusion"] for e in report.applied] == ["qfuse.sum", "qfuse.requantize"]
     assert after.count("tosa.reduce_sum") == len(axes)
+    assert report.summary["quantized_compute_ops"] == report.summary["integer_ops"] == 1
     assert after.count("tosa.rescale") == 1
     for q in inputs(shape):
         (got,) = tosa.run(after, [q])
