@@ -51,6 +51,7 @@ class Analysis:
         self.env = Environment(bindings, self.recognizer.reader, target, options, root, vocabulary)
         self.nodes: list[Node] = []
         self.refusals: dict[Value, Refusal] = {}
+        self.passed_over: dict[Value, Refusal] = {}
         self.functions: dict[Value, str] = {}
         self._registry = registry
         # Once decisions were withdrawn: the one fusion that may take a node again, "" for those, None where none did.
@@ -93,7 +94,9 @@ class Analysis:
                 if declined:
                     outcome.detail["declined"] = declined
                 self.env.decisions[node.result] = outcome
-                self.refusals.pop(node.result, None)
+                refusal = self.refusals.pop(node.result, None)
+                if refusal is not None and not fusion.counted:
+                    self.passed_over[node.result] = refusal
                 if outcome.form is not None:
                     self.env.forms[node.result] = outcome.form
                 return
@@ -150,6 +153,7 @@ class Analysis:
             before = self.env.decisions.pop(result, None)
             self.env.forms.pop(result, None)
             self.refusals.pop(result, None)
+            self.passed_over.pop(result, None)
             if before is not None:
                 self.env.corrected.pop(before, None)
             self._accepted[result] = "" if result in results else None if before is None else before.fusion.id

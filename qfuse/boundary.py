@@ -22,8 +22,9 @@ from qfuse.graph import Existing, Moved, QValue, Refusal, StoredForm
 from qfuse.indexing import as_dim, is_identity
 from qfuse.integer_only import functions
 from qfuse.matchers.nodes import Quantize
+from qfuse.missed import Findings, steps_of
 from qfuse.qparams import Param, QuantParams
-from qfuse.report import Findings, Report, steps_of
+from qfuse.report import Report
 
 
 @dataclass(eq=False)

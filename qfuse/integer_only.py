@@ -8,7 +8,8 @@ from typing import Any
 from qfuse._mlir import Bindings, Operation, Value
 from qfuse.graph import Decision, Refusal
 from qfuse.matchers.nodes import Dequantize, Node, Quantize
-from qfuse.report import Findings, Report, quantize_steps
+from qfuse.missed import Findings, quantize_steps
+from qfuse.report import Report
 
 
 def name_float_operations(report: Report, found: Findings, root: Operation) -> None:

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from qfuse._mlir import Bindings, Operation, Value
-from qfuse.graph import AccumForm, Decision, Environment, Refusal, StoredForm
+from qfuse.graph import AccumForm, Decision, Environment, StoredForm
 from qfuse.matchers.contraction import loop_extent
 from qfuse.matchers.nodes import (
     Contraction,
     Contradiction,
-    Convolution,
     Dequantize,
-    Elementwise,
     FakeQuantize,
-    LayoutNode,
     Node,
-    Opaque,
     Quantize,
     Reduction,
 )
+from qfuse.missed import Findings, Reasons
 
 VERSION = 1
-
-_LONGEST_WAY = 32
-"""Values looked at between a contraction and what a hint of it names."""
 
 
 @dataclass
@@ -158,32 +152,14 @@ def macs(node: Contraction) -> int | None:
     return loop_extent(node.extents, tuple(range(len(node.extents))))
 
 
-class Findings(Protocol):
-    """What an analysis of a module found and decided; see `qfuse.pipeline`."""
-
-    bindings: Bindings
-    env: Environment
-    nodes: list[Node]
-    refusals: dict[Value, Refusal]
-    live: list[Decision]
-    floats: dict[Value, AccumForm]
-    functions: dict[Value, str]
-
-    def is_dead(self, value: Value) -> bool:
-        """Whether nothing reads a value once the plan is carried out."""
-        ...
-
-
 def collect(report: Report, found: Findings) -> None:
     """Fills a report from an analysis: every compute operation that touches a dequantized value has an entry."""
     bindings, env, nodes = found.bindings, found.env, found.nodes
     live, floats, functions = found.live, found.floats, found.functions
     carried_out = set(live)
     inside = {o.results[0] for n in nodes if isinstance(n, Contraction) for o in n.through if _has_one_user(o)}
-    steps = quantize_steps(nodes)
     counted: list[tuple[Node, bool]] = []
-    left = _left_with_their_root(found, carried_out)
-    known = {n.result: n for n in nodes}
+    reasons = Reasons(found, carried_out)
     report.quantization_found = False
     for node in nodes:
         decision = env.decisions.get(node.result)
@@ -205,15 +181,10 @@ def collect(report: Report, found: Findings) -> None:
             continue
         if _computes_on_stored(node, found):
             counted.append((node, False))
-        if node.result in inside or node.result in left:
-            continue
-        reason = _missed(node, decision, found.refusals.get(node.result), env, steps)
-        if reason is not None and node.result not in found.refusals:
-            of_root = _reason_of_root(node, found)
-            reason = reason if of_root is None else of_root
-        if reason is not None and (isinstance(node, Contradiction) or not found.is_dead(node.result)):
-            hint = _behind_contradiction(node, found, known) or reason.hint
-            report.missed.append({**_place(bindings, node, function), "reason": reason.reason, "hint": hint})
+        reason = None if node.result in inside else reasons.of(node)
+        if reason is not None:
+            place = _place(bindings, node, function)
+            report.missed.append({**place, "reason": reason.reason, "hint": reason.hint})
     _results(report, live, [d for d in live if _is_listed(d, found)], floats)
     done = [n for n, integer in counted if integer]
     report.functions = _macs_by_function(nodes, {id(n) for n in done}, functions)
@@ -285,114 +256,3 @@ def _results(
 def _all_stored(node: Contraction | Reduction, env: Environment) -> bool:
     operands = (node.operand,) if isinstance(node, Reduction) else (node.lhs, node.rhs)
     return all(isinstance(env.form(v), StoredForm) for v in operands)
-
-
-def _behind_contradiction(node: Node, found: Findings, known: Mapping[Value, Node]) -> str:
-    """The hint to mend the contradictory quantize or dequantize that an operand of a contraction comes from, if any."""
-    operands = (node.lhs, node.rhs) if isinstance(node, Contraction) else ()
-    pending = [v for v in operands if not isinstance(found.env.form(v), StoredForm)]
-    for _ in range(_LONGEST_WAY):
-        if not pending:
-            break
-        value = pending.pop(0)
-        source = known.get(value)
-        if isinstance(source, Contradiction):
-            return f"correct the quantization parameters at {found.bindings.location(source.op)}"
-        owner = getattr(value.owner, "operation", None)
-        if owner is not None and not isinstance(source, Contraction):
-            pending += list(owner.operands)
-    return ""
-
-
-def _reason_of_root(node: Node, found: Findings) -> Refusal | None:
-    """Why the quantize stays in float that an expression with this operation in it ends in, or None."""
-    roots = [r for r, through in found.env.elementwise.items() if node.result in through and r in found.refusals]
-    return found.refusals[roots[0]] if roots else None
-
-
-def _left_with_their_root(found: Findings, carried_out: set[Decision]) -> set[Value]:
-    """Float values that only lead to quantizes whose own entry says why their expression stays in float."""
-    env = found.env
-    refused = {r for r in found.refusals if env.decisions.get(r) not in carried_out}
-    left: set[Value] = set()
-    for root, through in env.elementwise.items():
-        if root not in refused:
-            continue
-        for value in reversed(through):
-            users = [u.owner.operation.results for u in value.uses]
-            if all(len(r) and (r[0] in left or (r[0] in refused and r[0] in env.elementwise)) for r in users):
-                left.add(value)
-    return left
-
-
-def quantize_steps(nodes: Sequence[Node]) -> set[Value]:
-    """Results of operations that are steps of a quantize spelled as several operations."""
-    steps: set[Value] = set()
-    for node in nodes:
-        if isinstance(node, Quantize | FakeQuantize) and node.input.op == "elem":
-            steps |= steps_of(node)
-    return steps
-
-
-def steps_of(node: Quantize | FakeQuantize) -> set[Value]:
-    """Results of the operations between a tensor and the last operation of the quantize that reads it."""
-    source = node.input.payload[0]
-    steps: set[Value] = set()
-    pending = [node.op]
-    while pending:
-        for value in pending.pop().operands:
-            owner = getattr(value.owner, "operation", None)
-            if value == source or owner is None or value in steps or not _computes(owner):
-                continue
-            steps.add(value)
-            pending.append(owner)
-    return steps
-
-
-def _computes(op: Operation) -> bool:
-    """Whether an operation may be a step of a quantize that is spelled as several."""
-    if op.name.startswith(("tosa.const", "arith.const")):
-        return False
-    return op.name == "linalg.generic" or op.name.startswith(("tosa.", "arith.", "math."))
-
-
-def _missed(
-    node: Node, decision: Decision | None, refusal: Refusal | None, env: Environment, steps: set[Value]
-) -> Refusal | None:
-    """Why a node stays in float, or None when it is not a compute operation on dequantized values."""
-    if isinstance(node, Contradiction):
-        return Refusal(node.reason, "correct the quantization parameters")
-    if isinstance(node, FakeQuantize):
-        return Refusal(
-            "fake-quantize stays in float: there is no integer tensor", "convert the model to quantize / dequantize"
-        )
-    if refusal is not None:
-        return refusal
-    if isinstance(node, Reduction) and decision is not None:
-        return Refusal("no quantize reads its result", "quantize the result")
-    if isinstance(node, LayoutNode | Dequantize) or decision is not None or node.result in steps:
-        return None
-    if isinstance(node, Quantize):
-        form = env.form(node.input.payload[0]) if node.input.op == "elem" else None
-        fusion = "qfuse.requantize" if isinstance(form, AccumForm) else "qfuse.rescale"
-        return None if form is None else Refusal("no registered fusion takes this quantize", f"enable {fusion}")
-    forms = [f for f in map(env.form, node.op.operands) if f is not None]
-    if not forms:
-        return None
-    stored = any(isinstance(f, StoredForm) for f in forms)
-    if isinstance(node, Contraction):
-        if not stored:
-            return Refusal("no operand is dequantized", "quantize both operands")
-        kind = "convolution" if isinstance(node, Convolution) else "contraction"
-        return Refusal(f"no registered fusion takes this {kind}", f"enable qfuse.{kind}")
-    what = node.kind if isinstance(node, Opaque) else _described(node)
-    if stored:
-        return Refusal(f"no fusion is registered for {what} on dequantized values")
-    return Refusal(f"no fusion is registered for {what} on accumulators", "quantize the operand")
-
-
-def _described(node: Node) -> str:
-    if isinstance(node, Reduction):
-        loops = "windows" if any(len(e.terms) > 1 for e in node.index) else "dimensions"
-        return f"a{'n' * node.kind.startswith('a')} {node.kind} over {loops}"
-    return f"elementwise {node.scalar.op}" if isinstance(node, Elementwise) else type(node).__name__.lower()

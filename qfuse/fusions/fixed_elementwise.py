@@ -217,6 +217,8 @@ class _Planner:
         return self._add(a, -b) if not isinstance(b, Term) else self._sum("subi", *self._aligned(a, b))
 
     def _sum(self, name: str, a: Term, b: Term) -> Term:
+        if a.bound + b.bound >= _LIMIT:
+            a, b = self._on_grid(a), self._on_grid(b)
         bound, error = a.bound + b.bound, a.error + b.error
         return self._checked(Term(Scalar(name, I64, (a.integer, b.integer)), a.scale, bound, error))
 

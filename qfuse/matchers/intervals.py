@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from qfuse._mlir import Value
+import numpy as np
+
+from qfuse._mlir import Bindings, Value
 from qfuse.matchers.contraction import loop_extent, summed
 from qfuse.matchers.layout import source_index
+from qfuse.matchers.nodes import Contraction, Node, Reduction
 from qfuse.matchers.reader import ScalarReader
 from qfuse.matchers.scalar import Scalar
+from qfuse.matchers.tosa import match_tosa
 
 Interval: TypeAlias = "tuple[int, int]"
 #: What is known of a tensor of so many bits, read as signed or not, or None.
@@ -61,6 +65,10 @@ class _Intervals:
         owner = value.owner.operation
         if owner.name == "linalg.fill":
             return self._of(reader.outer(owner.operands[0]), True, depth)
+        if owner.name.startswith("tosa."):
+            found = self._contracted(match_tosa(reader.bindings, owner), depth)
+            if found is not None:
+                return found
         view = reader.view(owner)
         if view is None:
             return None
@@ -77,6 +85,34 @@ class _Intervals:
         if low is None or high is None:
             return None
         return start[0] + min(count * low, 0), start[1] + max(count * high, 0)
+
+    def _contracted(self, node: Node | None, depth: int) -> Interval | None:
+        """The range of an integer contraction or sum of TOSA, or None."""
+        if not isinstance(node, Contraction | Reduction):
+            return None
+        count = loop_extent(node.extents, node.reduction)
+        bits = _bits(self._reader.bindings, node.result)
+        if count is None or bits is None:
+            return None
+        if isinstance(node, Contraction):
+            lhs, rhs = (
+                self._factor(v, z) for v, z in zip((node.lhs, node.rhs), list(node.op.operands)[-2:], strict=True)
+            )
+            start = (0, 0) if node.init is None else self.of_tensor(node.init, bits, True, depth)
+            return start[0] - count * lhs * rhs, start[1] + count * lhs * rhs
+        if node.kind != "sum" or bits < 32:
+            return None
+        low, high = self.of_tensor(node.operand, bits, True, depth)
+        return count * low, count * high
+
+    def _factor(self, value: Value, zero: Value) -> int:
+        """Greatest magnitude of an operand less its zero point, whether bytes are signed or not."""
+        bits = _bits(self._reader.bindings, value) or 32
+        array, number = self._reader.constants.read(value), self._reader.constants.scalar(zero)
+        if array is None or number is None or not array.size:
+            return (1 << bits) - 1
+        shifted = array.astype(np.int64) - int(number[0])
+        return int(np.abs(shifted).max())
 
     def _of(self, scalar: Scalar, signed: bool, depth: int) -> Interval | None:
         """The range of an expression that is read as signed or unsigned; None where it may wrap or is not known."""
@@ -100,6 +136,12 @@ class _Intervals:
         if len(args) != 2 or args[0] is None or args[1] is None:
             return None
         return _combined(scalar.op, args[0], args[1])
+
+
+def _bits(bindings: Bindings, value: Value) -> int | None:
+    """Width of a tensor's integers, or None where it holds others."""
+    element = bindings.element_name(value.type)
+    return int(element[1:]) if element[:1] == "i" and element[1:].isdigit() else None
 
 
 def _combined(op: str, a: Interval, b: Interval) -> Interval | None:

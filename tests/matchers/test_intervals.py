@@ -74,3 +74,29 @@ def test_unsigned_operands(parse: Parse, torch_bindings: Bindings) -> None:
     reader = Recognizer(torch_bindings).reader
     for signed in (True, False):
         assert interval_of(body[-2].operation.results[0], 32, signed, reader, lambda *_: None) == (0, 2550)
+
+
+TOSA = """%w = "tosa.const"() <{{values = dense<[[[1, -7], [3, 2], [5, 4]]]> : tensor<1x3x2xi8>}}>
+    : () -> tensor<1x3x2xi8>
+    %za = "tosa.const"() <{{values = dense<11> : tensor<1xi8>}}> : () -> tensor<1xi8>
+    %zw = "tosa.const"() <{{values = dense<{zero}> : tensor<1xi8>}}> : () -> tensor<1xi8>
+    %acc = tosa.matmul %a, {rhs}, %za, %zw
+        : (tensor<1x4x3xi8>, tensor<1x3x2xi8>, tensor<1xi8>, tensor<1xi8>) -> tensor<1x4x2xi32>"""
+SUM = "%x = tosa.reduce_sum %acc {axis = 1 : i32} : (tensor<1x4x2xi32>) -> tensor<1x1x2xi32>"
+
+
+@pytest.mark.parametrize(
+    ("operations", "most"),
+    [
+        ((TOSA.format(rhs="%w", zero=0),), 3 * 255 * 7),
+        ((TOSA.format(rhs="%w", zero=-3),), 3 * 255 * 8),
+        ((TOSA.format(rhs="%b", zero=0),), 3 * 255 * 255),
+        ((TOSA.format(rhs="%w", zero=0), SUM), 4 * 3 * 255 * 7),
+    ],
+)
+def test_integer_sums_of_tosa(parse: Parse, torch_bindings: Bindings, operations: tuple[str, ...], most: int) -> None:
+    """Bytes less their zero point are less than 256, whether they are signed or not; weights are known."""
+    module = parse(function("%a: tensor<1x4x3xi8>, %b: tensor<1x3x2xi8>", *operations), torch_bindings)
+    body = list(module.body.operations[0].regions[0].blocks[0].operations)
+    reader = Recognizer(torch_bindings).reader
+    assert interval_of(body[-2].operation.results[0], 32, True, reader, lambda *_: None) == (-most, most)

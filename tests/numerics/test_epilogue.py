@@ -235,7 +235,7 @@ def two_in_float(f: Function) -> Value:
     return f.contract(y, f.dequantize(f.weight((N, 5), Grid(scale=0.02))), "mk,kn->mn")
 
 
-NO_ADD = "no fusion is registered for elementwise add on dequantized values"
+NO_ADD = "no quantize reads its result"
 USERS = [
     case("two_quantizes", two_quantizes), case("quantize_and_float", quantize_and_float),
     case("quantize_and_operation", quantize_and_operation),

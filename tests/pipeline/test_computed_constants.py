@@ -181,14 +181,12 @@ def test_sums_that_are_integers_already(target: str) -> None:
     assert found <= (0 if target == "linalg" else 1)
 
 
-def test_no_fuse_when_the_sum_starts_from_what_may_overflow() -> None:
+def test_sums_that_may_overflow_are_added_on_the_grid_of_the_result() -> None:
     """Sums that start near the end of i32 have its whole range, since they may wrap."""
-    module = ir.Module.parse(gemm((1 << 31) - 2), ir.Context())
-    report = qfuse.plan(module, "integer-only").report
-    assert (
-        "the elementwise operation has no integer form: an intermediate value exceeds i32 at the step of the result"
-        in [e["reason"] for e in report.missed]
-    )
+    found, report, _ = fused(gemm((1 << 31) - 2), "integer-only", (4, 16))
+    assert [(e["fusion"], e["guard_bits"]) for e in report.applied] == [("qfuse.elementwise", 4)]
+    assert report.missed == []
+    assert found <= 1
 
 
 DEQUANTIZED = """
