@@ -63,6 +63,8 @@ class FixedScale:
         high: int64, greatest one.
         addends: stored integers that are added; then `multiplier` leads to a grid with guard bits.
         guard: by how many bits that grid is finer than the step of the result.
+        narrowed: by how many bits values with their bias are moved down to i32 first, a tie up, before anything else;
+            None where they are not.
     """
 
     multiplier: Multiplier
@@ -74,6 +76,7 @@ class FixedScale:
     high: Array
     addends: tuple[FixedAddend, ...] = ()
     guard: int = 0
+    narrowed: int | None = None
 
     def apply(self, values: Any, added: Sequence[Array] = ()) -> Array:
         """The stored integers of integer values (accumulators with their corrections), as numpy computes them.
@@ -82,7 +85,10 @@ class FixedScale:
             values: the integers.
             added: stored integers of each addend, over the same dimensions.
         """
-        x = apply(np.asarray(values, np.int64) * self.sign + self.bias, self.multiplier, self.rounding)
+        x = np.asarray(values, np.int64) * self.sign + self.bias
+        if self.narrowed:
+            x = ((x * self.sign + (1 << (self.narrowed - 1))) >> self.narrowed) * self.sign
+        x = apply(x, self.multiplier, self.rounding)
         for addend, stored in zip(self.addends, added, strict=True):
             term = apply(stored.astype(np.int64) + addend.bias, addend.multiplier, self.rounding)
             x = x + addend.sign * term

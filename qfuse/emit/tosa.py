@@ -124,19 +124,22 @@ class TosaEmitter(Vocabulary):
     def _rescaled(self, planned: PlannedFixedRequantize, context: BuildContext) -> Value:
         sums: Sums = context.build(planned.form.decision)
         scale = planned.scale
-        value = self._signed(sums, scale)
-        value = self.within_range(value, sums.planned.bound + int(np.abs(scale.bias).max(initial=0)), scale)
+        value = sums.value(scale.bias * scale.sign)
+        bound = sums.planned.bound + int(np.abs(scale.bias).max(initial=0))
+        if scale.narrowed is not None and (scale.narrowed or self.ops.element(value) == "i48"):
+            value = self.ops.rescale(value, Multiplier(np.asarray(1), np.asarray(scale.narrowed), 0), "single", "i32")
+            bound = (bound >> scale.narrowed) + 1
+        value = self.within_range(self._signed(value, scale.sign), bound, scale)
         return self.scaled(value, scale, planned.params.storage, context)
 
-    def _signed(self, sums: Sums, scale: FixedScale) -> Value:
-        """`sums * sign + bias`."""
-        if (scale.sign == 1).all():
-            return sums.value(scale.bias)
-        value = sums.value(scale.bias * scale.sign)
-        element, rank = self.ops.element(value), scale.sign.ndim
-        if (scale.sign == -1).all():
+    def _signed(self, value: Value, sign: Array) -> Value:
+        """`value * sign`."""
+        if (sign == 1).all():
+            return value
+        element, rank = self.ops.element(value), sign.ndim
+        if (sign == -1).all():
             return self.ops.binary("sub", self.ops.number(0, rank, element), value)
-        return self.ops.binary("mul", value, self.ops.constant(scale.sign, element))
+        return self.ops.binary("mul", value, self.ops.constant(sign, element))
 
     def within_range(self, value: Value, bound: int, scale: FixedScale) -> Value:
         """Values that RESCALE's shift allows: beyond, the result is saturated whatever they are."""

@@ -258,7 +258,8 @@ def _padding(operand: Operand) -> Iterator[str]:
 def _requantize(planned: PlannedFixedRequantize, env: Environment) -> Iterator[str]:
     contraction: PlannedContraction = planned.form.decision.payload
     scale = planned.scale
-    yield from _scale(scale, planned.params.storage, multiplier_bits_of(contraction.bits))
+    bits = multiplier_bits_of(contraction.bits) if scale.narrowed is None else 31
+    yield from _scale(scale, planned.params.storage, bits)
     for addend in scale.addends:
         yield from _read(addend.q, addend.index, out_extents(contraction.extents, contraction.out_loops), env)
     for layout in planned.form.moves:
@@ -266,9 +267,13 @@ def _requantize(planned: PlannedFixedRequantize, env: Environment) -> Iterator[s
         if layout.kind == "pad" and planned.params.zero_point.scalar is None:
             yield "the zero point that stands for the padding varies"
     if contraction.bits == 48:
-        if (scale.sign != 1).any():
+        if (scale.sign != 1).any() and scale.narrowed is None:
             yield "an i48 sum is negated"
-        if contraction.bound >= 1 << 31 and not _runs_along_columns(contraction, scale.multiplier):
+        if (
+            scale.narrowed is None
+            and contraction.bound >= 1 << 31
+            and not _runs_along_columns(contraction, scale.multiplier)
+        ):
             yield "the scales of an i48 sum vary along other dimensions than the last"
         if scale.bias.any():
             yield from _bias_of_48(contraction, scale.bias)

@@ -9,7 +9,7 @@ each is monotone. The bias is an integer at the scale of the accumulators,  roun
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +37,8 @@ _ROUNDED = 2.0**-48
 _GUARD = (4, 20)
 
 _I32 = 1 << 31
+#: Bits of sums that were moved down to i32, and how far from a tie multipliers of 15 bits may be.
+_NARROW, _COARSE = 30, 1 / 8
 
 
 @dataclass(eq=False)
@@ -71,6 +73,7 @@ class FixedPlan:
             "scaling": self.scale.rounding,
             "multiplier": f"{multiplier.mantissa.size} channels" if known is None else f"{known[0]} / 2^{known[1]}",
             "channel_bounds": None if same else [int(n) for n in bounds],
+            **({} if self.scale.narrowed is None else {"narrowed": self.scale.narrowed}),
             **({"guard_bits": self.scale.guard} if self.scale.addends else {}),
         }
 
@@ -160,15 +163,47 @@ def _finish(
         np.clip(np.rint(end / step) + zero, params.quant_min, params.quant_max).astype(np.int64)
         for end in (line.low, line.high)
     )
+    rest = (total, sign, zero, low, high)
+    narrowed = None
+    if bits == 15 and env.options.epilogue == "fixed-point":
+        narrowed = _narrowed(line, step, rest, float(reach), loose, extents, env, rounded)
     if line.addends:
-        return _with_addends(line, step, (total, sign, zero, low, high), float(reach), loose, extents, env, bits)
+        return narrowed or _with_addends(line, step, rest, float(reach), loose, extents, env, bits)
     multiplier = _multiplier(np.abs(ratio), env, bits) if mean is None else mean
     if isinstance(multiplier, Refusal):
         return multiplier
     rounding = _rounding(env, bits) if mean is None else "single"
-    planned = FixedScale(multiplier, rounding, total, sign, zero, low, high)
+    planned = FixedScale(multiplier, rounding, *rest)
     distance, bounds = _bounds(planned, np.abs(ratio), int(reach), loose, rounded)
+    if narrowed and distance > _COARSE:
+        return narrowed
     return FixedPlan(planned, distance, bounds, mean is not None)
+
+
+def _narrowed(
+    line: Line,
+    step: Array,
+    rest: tuple[Array, Array, Array, Array, Array],
+    reach: float,
+    loose: Array,
+    extents: Extents,
+    env: Environment,
+    rounded: bool,
+) -> FixedPlan | Refusal:
+    """Sums that are moved down to i32 first, where multipliers have 31 bits: half a unit of what is left is lost."""
+    shift = max(int(reach).bit_length() - _NARROW, 0)
+    slope = line.slope * 2.0**shift
+    loose = loose * 2.0**-shift + (0.5 if shift else 0.0)
+    reach = float(np.ceil(reach * 2.0**-shift))
+    if line.addends:
+        plan = _with_addends(replace(line, slope=slope), step, rest, reach, loose, extents, env, 31)
+        return plan if isinstance(plan, Refusal) else replace(plan, scale=replace(plan.scale, narrowed=shift))
+    ratio = np.abs(slope / step)
+    multiplier = _multiplier(ratio, env, 31)
+    if isinstance(multiplier, Refusal):
+        return multiplier
+    planned = FixedScale(multiplier, _rounding(env, 31), *rest, narrowed=shift)
+    return FixedPlan(planned, *_bounds(planned, ratio, int(reach), loose, rounded))
 
 
 def _with_addends(

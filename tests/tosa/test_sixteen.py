@@ -93,6 +93,12 @@ def spread(f: Lines, x: str) -> str:
     return f.op("transpose", [y], "1x2x36x4xf32", "perms = array<i32: 0, 2, 1, 3>")
 
 
+def of_rows(f: Lines, x: str) -> str:
+    """Scales of both signs that vary along the rows."""
+    y = product(16, biased=False)(f, x)
+    return f.mul(y, f.const(np.linspace(-1, 2, 6).reshape(1, 6, 1), "f32"), f.types[y])
+
+
 def avg_pool(pad: str, out: str) -> Build:
     window = f"kernel = array<i64: 2, 2>, pad = array<i64: {pad}>, stride = array<i64: 2, 2>"
     return lambda f, x: f.op("avg_pool2d", [x, *[f.const(0.0, "f32")] * 2], out, f"acc_type = f32, {window}")
@@ -174,6 +180,7 @@ ONE: dict[str, Build] = {
     "matmul by 8 bits": product(8),
     "matmul by 8 bits with a zero point": product(8, 11),
     "matmul of many dimensions": spread,
+    "matmul with scales of rows": of_rows,
     "max_pool2d": max_pool,
     "avg_pool2d": avg_pool("0, 0, 0, 0", "1x3x3x3xf32"),
     "avg_pool2d with padding": avg_pool("1, 1, 0, 0", "1x4x3x3xf32"),
@@ -284,6 +291,27 @@ def test_a_chain_stays_in_i16() -> None:
     assert after.count("tosa.pad") == 2
     between = after[after.index("tosa.conv2d") : after.rindex("tosa.conv2d")]
     assert len(re.findall("= tosa.cast", between)) == 1
+
+
+def test_multipliers_of_31_bits() -> None:
+    """Results are those of real arithmetic but for what lies next to a tie."""
+    text = module_of(lambda f, x, _: product(16, biased=False)(f, x), SHAPE, 3e-4, ["signed"])
+    _, report = check(text, SHAPE, 3e-4)
+    (entry,) = (e for e in report.applied if "narrowed" in e)
+    assert entry["narrowed"] > 0
+    assert entry["tie_distance"] < 1e-3
+    module = Bindings.first_available().parse_source(text, "module")
+    qfuse.fuse(module, "tosa-int")
+    x = np.random.default_rng(2).normal(0, 0.6, SHAPE).astype(np.float32)
+    stored = np.clip(np.round(x * (np.float32(1) / np.float32(4.1e-5))), -32768, 32767).astype(np.int64)
+    w = np.random.default_rng(7).integers(-32768, 32768, (1, 18, 5))
+    w.reshape(-1)[:2] = -32768, 32767
+    sums = (stored.reshape(1, 6, 18) @ w).astype(np.float64)
+    real = sums * np.float64(np.float32(4.1e-5)) * np.float64(np.float32(0.01 / 256)) / np.float64(np.float32(3e-4))
+    (got,) = tosa.run(module, [x])
+    clear = np.abs(real - np.floor(real) - 0.5) > 2e-3
+    want = np.clip(np.round(real), -32768, 32767)
+    assert np.array_equal(np.round(got.astype(np.float64) / 3e-4)[clear], want[clear])
 
 
 def test_again_changes_nothing() -> None:
