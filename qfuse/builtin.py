@@ -19,6 +19,7 @@ from qfuse.fusions.position import FusePosition
 from qfuse.fusions.reduction import FuseMaximum, FuseSum
 from qfuse.fusions.repair import RepairContraction, RepairDequantize, RepairQuantize
 from qfuse.fusions.requantize import FuseRequantize, FuseRescale
+from qfuse.fusions.resize import FuseResize
 from qfuse.fusions.respell import RespellQuantize
 
 
@@ -32,6 +33,7 @@ def fusions() -> list[Fusion]:
         FuseSum(),
         FuseMaximum(),
         FusePosition(),
+        FuseResize(),
         ExtendEpilogue(),
         ExtendCast(),
         FuseRequantize(),

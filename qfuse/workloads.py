@@ -221,7 +221,7 @@ def _planned_kind(decision: Decision, base: Decision | None) -> str:
 
 def _kind(node: Node | None) -> str:
     if isinstance(node, Reduction):
-        return {"mean": "sum", "argmax": "max", "argmin": "min"}.get(node.kind, node.kind)
+        return {"mean": "sum", "bilinear": "sum", "argmax": "max", "argmin": "min"}.get(node.kind, node.kind)
     for type_, kind in _KINDS:
         if isinstance(node, type_):
             return kind

@@ -258,6 +258,9 @@ class Sums:
         rest = 0 if operand.rest is None or operand.rest.scalar is None else int(operand.rest.scalar)
         if isinstance(node, Reduction) and node.op.name in POOLS:
             return self._pooled(node, operand, value, rest, bias)
+        if isinstance(node, Reduction) and node.kind == "bilinear":
+            value = interpolated(ops, node, value)
+            return self._plus(value, bias - (operand.zero or rest) * node.weight)
         value = ops.cast(value, "i32")
         value = ops.plus(value, -(operand.zero or rest))
         index = node.index if isinstance(node, Reduction) else planned.lhs.index
@@ -365,6 +368,14 @@ def reduce_sum(ops: TosaOps, value: Value, axis: int) -> Value:
     attributes = {"axis": ops.builder.attribute(f"{axis} : i32")}
     type_ = ops.builder.tensor(tuple(shape), ops.element(value))
     return ops.builder.create("tosa.reduce_sum", [type_], [value], attributes).results[0]
+
+
+def interpolated(ops: TosaOps, node: Reduction, value: Value) -> Value:
+    """Sums of the four neighbours of each place by integer weights."""
+    op = node.op
+    type_ = ops.builder.tensor(ops.bindings.extents(op.results[0].type), "i32")
+    operands = [value, *list(op.operands)[1:]]
+    return ops.builder.create(op.name, [type_], operands, _attributes(op)).results[0]
 
 
 def pad_by(ops: TosaOps, value: Value, amounts: Sequence[int], number: int) -> Value:

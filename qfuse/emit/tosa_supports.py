@@ -33,7 +33,7 @@ from qfuse.qparams import Param, StorageType, broadcast_to_dims
 
 _MOVES = frozenset({
     "tosa.transpose", "tosa.reshape", "tosa.identity", "tosa.concat", "tosa.pad", "tosa.slice", "tosa.gather",
-    "tosa.tile", "tosa.reverse",
+    "tosa.tile", "tosa.reverse", "tosa.resize",
 })  # fmt: skip
 _POOLED = ("tosa.max_pool2d", "tosa.reduce_max", "tosa.reduce_min", "tosa.argmax")
 _HINT = "use another target, or quantize to int8"

@@ -139,10 +139,11 @@ def plan_sum(
         return Refusal("the reduction size is dynamic and no bound is given", "give one with the option max_reduction")
     bound, raw = _bounds(lhs, rhs, reduction, size)
     planned = PlannedContraction(node, lhs, rhs, extents, reduction, blocked, out_loops, 0, bound, raw, unit)
-    return _choose_accumulator(planned, env)
+    return choose_accumulator(planned, env)
 
 
-def _choose_accumulator(planned: PlannedContraction, env: Environment) -> PlannedContraction | Refusal:
+def choose_accumulator(planned: PlannedContraction, env: Environment) -> PlannedContraction | Refusal:
+    """The narrowest accumulators that hold the sums, in blocks where none do; or why there are none."""
     kind = kind_of(planned.node)
     widths = env.target.accumulator_widths(kind)
     fixed = env.vocabulary.accumulator(planned.lhs.storage, planned.rhs.storage)

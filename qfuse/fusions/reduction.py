@@ -43,7 +43,7 @@ class FuseSum(Fusion):
             return None
         whole, form, factors = found
         lhs = side_of(form, whole.index, whole.extents, env)
-        ones = _ones(whole.reduction, whole.extents)
+        ones = ones_over(whole.reduction, whole.extents)
         if ones is None:
             return Refusal("the reduction size is dynamic")
         planned = plan_sum(whole, lhs, ones, env, unit=True)
@@ -73,7 +73,7 @@ class FuseSum(Fusion):
         return context.emitter.accumulate(decision.payload, context)  # type: ignore[attr-defined]
 
 
-def _ones(reduction: tuple[int, ...], extents: Extents) -> Side | None:
+def ones_over(reduction: tuple[int, ...], extents: Extents) -> Side | None:
     """A second operand of ones over the reduction loops."""
     sizes = [extents[d] for d in reduction]
     if None in sizes:

@@ -128,7 +128,7 @@ def kind_of(node: Contraction | Reduction) -> str:
     """The kind of operation of a contraction, convolution or reduction."""
     if isinstance(node, Contraction):
         return LoopRoles(node).kind
-    return "sum" if node.kind in ("sum", "mean") else "maximum"
+    return "sum" if node.kind in ("sum", "mean", "bilinear") else "maximum"
 
 
 def allowed(decision: Decision, env: Environment) -> Decision | Refusal | None:

@@ -79,7 +79,12 @@ def as_one_sum(node: Reduction, form: Form | None) -> tuple[Reduction, StoredFor
     if form is None or not isinstance(inner, PlannedContraction) or not inner.unit or inner.blocked is not None:
         return None
     before = inner.node
-    if not isinstance(before, Reduction) or any(map(any, before.padding)) or any(map(any, node.padding)):
+    if (
+        not isinstance(before, Reduction)
+        or before.kind == "bilinear"
+        or any(map(any, before.padding))
+        or any(map(any, node.padding))
+    ):
         return None
     if any(s.kind not in _LINEAR or s.operand is None or s.operand.number is None for s in form.steps):
         return None

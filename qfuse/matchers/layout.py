@@ -15,7 +15,7 @@ from typing import Any
 
 from qfuse._mlir import Bindings, Operation, Value
 from qfuse.indexing import Index, Linear, as_dim, constant, dim, floordiv, identity, mod, plus, times
-from qfuse.matchers.tosa_layout import KINDS, tosa_inverse, tosa_padding, tosa_source_index
+from qfuse.matchers.tosa_layout import KINDS, is_bilinear, tosa_inverse, tosa_padding, tosa_source_index
 
 #: `tensor` operations whose result has the elements of their first operand in another order, or some of them.
 _UNKNOWN_ORDER = ("tensor.reshape",)
@@ -260,6 +260,8 @@ def _inserted(bindings: Bindings, op: Operation) -> Layout | None:
 def _tosa(bindings: Bindings, op: Operation) -> Layout | None:
     kind = KINDS[op.name]
     if len(op.results) != 1 or not all(bindings.is_ranked_tensor(v.type) for v in (*op.results, op.operands[0])):
+        return None
+    if op.name == "tosa.resize" and is_bilinear(op):
         return None
     if kind == "concat":
         return Layout(kind, op, tuple(op.operands), axis=op.attributes["axis"].value)

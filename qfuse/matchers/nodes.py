@@ -134,7 +134,8 @@ class Reduction(Node):
 
     Attributes:
         kind: `sum`, `max`, `min`, `mean` of the elements that are not padding, `argmax` or `argmin`: the place of the
-            first greatest or least along the one reduction loop.
+            first greatest or least along the one reduction loop; `bilinear` for the sum of the four neighbours of a
+            place by weights that depend on it.
         operand: the tensor that is reduced.
         init: what is accumulated into, or None for the neutral element.
         index: of the operand, over the loops.
@@ -142,6 +143,7 @@ class Reduction(Node):
         extents: of the loops.
         reduction: loops that are reduced over.
         padding: elements that are left out, before and behind each dimension of `operand`; empty where none are.
+        weight: what the weights add up to, which are integers divided by it.
         position: of an operation with two results the second, the places; the first, the values, is not read.
     """
 
@@ -153,6 +155,7 @@ class Reduction(Node):
     extents: Extents
     reduction: tuple[int, ...]
     padding: tuple[tuple[int, int], ...] = ()
+    weight: int = 1
     position: Value | None = None
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from qfuse._mlir import Bindings, Operation, Value
 from qfuse.indexing import Extents, Index, Linear, constant, dim, floordiv, identity, mod, plus, times
 from qfuse.matchers.nodes import Contraction, Convolution, Node, Reduction
+from qfuse.matchers.tosa_layout import is_bilinear, shape_values
 
 _KINDS = {"tosa.reduce_sum": "sum", "tosa.reduce_max": "max", "tosa.reduce_min": "min"}
 _POOLS = {"tosa.max_pool2d": "max", "tosa.avg_pool2d": "mean"}
@@ -21,8 +22,9 @@ def match_tosa(bindings: Bindings, op: Operation) -> Node | None:
     match = _MATCHERS.get(op.name)
     if match is None or len(op.results) != 1:
         return None
-    tensors = [v for v in (*op.operands, *op.results) if bindings.is_ranked_tensor(v.type)]
-    return match(bindings, op) if len(tensors) == len(op.operands) + 1 else None
+    data = [v for v in op.operands if not str(v.type).startswith("!tosa.shape")]
+    ranked = all(bindings.is_ranked_tensor(v.type) for v in (*data, *op.results))
+    return match(bindings, op) if ranked else None
 
 
 def _is_integer(bindings: Bindings, value: Value) -> bool:
@@ -168,6 +170,17 @@ def _argmax(bindings: Bindings, op: Operation) -> Node:
     return Reduction(op, op.results[0], "argmax", op.operands[0], None, index, identity(last), extents, (last,))
 
 
+def _resize(bindings: Bindings, op: Operation) -> Node | None:
+    """Bilinear: weights are products of places between neighbours, in parts of the two numerators of the scale."""
+    scale = shape_values(bindings, op.operands[1])
+    if scale is None or not is_bilinear(op):
+        return None
+    out, index = bindings.extents(op.results[0].type), (dim(0), constant(0), constant(0), dim(3))
+    return Reduction(
+        op, op.results[0], "bilinear", op.operands[0], None, index, identity(4), out, (), weight=scale[0] * scale[2]
+    )
+
+
 _Pads = tuple[tuple[int, int], ...]
 _Match = Callable[[Bindings, Operation], "Node | None"]
 _MATCHERS: Mapping[str, _Match] = {
@@ -179,4 +192,5 @@ _MATCHERS: Mapping[str, _Match] = {
     **dict.fromkeys(_KINDS, _reduce),
     **dict.fromkeys(_POOLS, _pool),
     "tosa.argmax": _argmax,
+    "tosa.resize": _resize,
 }

@@ -19,6 +19,7 @@ KINDS = {
     "tosa.pad": "pad",
     "tosa.concat": "concat",
     "tosa.gather": "gather",
+    "tosa.resize": "gather",
 }
 
 _Sizes = tuple[int, ...]
@@ -36,7 +37,7 @@ def shape_values(bindings: Bindings, value: Value) -> _Sizes | None:
 def tosa_source_index(bindings: Bindings, op: Operation) -> Index | None:
     """For operations with one source: the index of the source element, over the result's dimensions."""
     name = op.name
-    if name in ("tosa.pad", "tosa.concat", "tosa.gather") or name not in KINDS:
+    if name in ("tosa.pad", "tosa.concat", "tosa.gather", "tosa.resize") or name not in KINDS:
         return None
     infos = bindings.tensor_info(op.operands[0].type), bindings.tensor_info(op.results[0].type)
     if infos[0] is None or infos[1] is None:
@@ -66,6 +67,11 @@ def tosa_inverse(bindings: Bindings, op: Operation, index: Index) -> Index | Non
     if name == "tosa.reshape":
         return reshaped(bindings.extents(op.results[0].type), bindings.extents(op.operands[0].type))
     return None
+
+
+def is_bilinear(op: Operation) -> bool:
+    """Whether a `tosa.resize` computes; else it takes the nearest element."""
+    return "BILINEAR" in str(op.attributes["mode"])
 
 
 def tosa_padding(bindings: Bindings, op: Operation) -> tuple[tuple[int, int], ...] | None:
