@@ -46,7 +46,7 @@ class FusePosition(Fusion):
         varying = dims_of_index(form.params.scale.index) | dims_of_index(form.params.zero_point.index)
         if any(dims_of_index((node.index[d],)) & set(node.reduction) for d in varying):
             return Refusal("the parameters vary along a reduced dimension", "quantize along another dimension")
-        if _magnitude(form) > _DIFFERENT.get(form.params.expressed, 0):
+        if _magnitude(form) > _DIFFERENT.get(form.params.expressed, 0) or _overflows(form):
             return Refusal(f"different integers may be the same {form.params.expressed}, whose first place is another")
         payload = PlannedPooling(node, form, form.params.storage, None)
         decision = Decision(self, node, "bit-exact", payload=payload, needs=(form.q,))
@@ -65,6 +65,12 @@ def _magnitude(form: StoredForm) -> int:
     span = form.params.zero_point.span
     zeros = (storage.min, storage.max) if span is None else (int(np.floor(span[0])), int(np.ceil(span[1])))
     return max(abs(low - zeros[1]), abs(high - zeros[0]))
+
+
+def _overflows(form: StoredForm) -> bool:
+    """Whether a scale is so great that a dequantized value may be infinite."""
+    span, kind = form.params.scale.span, np.float64 if form.params.expressed == "f64" else np.float32
+    return span is not None and span[1] * _magnitude(form) > float(np.finfo(kind).max)
 
 
 def _starts_at_zero(node: Reduction, env: Environment) -> bool:

@@ -128,6 +128,12 @@ def test_no_fuse_when_two_integers_may_be_one_float() -> None:
     assert refused(DEQUANTIZED.format(**{**MAXIMUM, "float": "f16", "start": "0xFC00"})) == [reason]
 
 
+def test_no_fuse_when_dequantized_values_may_be_infinite() -> None:
+    """The first infinity may not be the greatest integer."""
+    reason = "different integers may be the same f32, whose first place is another"
+    assert refused(DEQUANTIZED.format(**{**MAXIMUM, "scale": "3.0e36"})) == [reason]
+
+
 @pytest.mark.parametrize("compare", ["oge, %in, %o", "olt, %in, %o"])
 def test_no_fuse_of_the_last_place(compare: str) -> None:
     reason = "no fusion is registered for a reduction with several results on dequantized values"
