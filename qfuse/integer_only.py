@@ -34,7 +34,7 @@ def _between(found: Findings, root: Operation) -> Iterator[tuple[Operation, str]
         before = view.computed_from_integers(operations)
         after = view.read_by_integers(operations)
         for op in operations:
-            if view.is_left(op) and any(v in before for v in op.operands) and any(r in after for r in op.results):
+            if view.is_left(op) and any(v in before for v in view.read(op)) and any(r in after for r in op.results):
                 yield op, function
 
 
@@ -69,7 +69,7 @@ class _View:
             if isinstance(node, Dequantize):
                 if self._found.env.reader.constants.read(node.storage) is None:
                     values.add(result)
-            elif result in self._found.floats or any(v in values for v in op.operands):
+            elif result in self._found.floats or any(v in values for v in self.read(op)):
                 values.update(op.results)
         return values
 
@@ -88,8 +88,12 @@ class _View:
             if isinstance(node, Dequantize) or self._found.is_dead(result):
                 continue
             if isinstance(node, Quantize) or any(r in values for r in op.results):
-                values.update(op.operands)
+                values.update(self.read(op))
         return values
+
+    def read(self, op: Operation) -> list[Value]:
+        """Operands, and tensors that the body reads elements of."""
+        return [*op.operands, *self._found.env.reader.captured_tensors(op)]
 
     def _replaced(self, result: Value) -> Decision | None:
         decision = self._live.get(result)

@@ -134,7 +134,16 @@ class Reasons:
             form = env.form(node.input.payload[0]) if node.input.op == "elem" else None
             fusion = "qfuse.requantize" if isinstance(form, AccumForm) else "qfuse.rescale"
             return None if form is None else Refusal("no registered fusion takes this quantize", f"enable {fusion}")
+        return self._of_operands(node)
+
+    def _of_operands(self, node: Node) -> Refusal | None:
+        """Why a node that no fusion took stays, or None when it reads no dequantized value and no accumulators."""
+        env = self._env
         forms = [f for f in map(env.form, node.op.operands) if f is not None]
+        if any(map(env.form, env.reader.captured_tensors(node.op))):
+            return Refusal(
+                "its body reads a dequantized tensor at places that it computes", "gather the elements first"
+            )
         if not forms:
             return None
         stored = any(isinstance(f, StoredForm) for f in forms)

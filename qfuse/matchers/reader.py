@@ -65,6 +65,11 @@ class ScalarReader:
         self._views[results[0]] = view
         return view
 
+    def captured_tensors(self, op: Operation) -> list[Value]:
+        """Tensors that a body reads elements of (`tensor.extract`) and that are no operands."""
+        view = self.view(op) if op.name.startswith("linalg.") and len(op.regions) else None
+        return [] if view is None else [v for v in view.outside if self.bindings.is_ranked_tensor(v.type)]
+
     # -- expressions -------------------------------------------------------------------------------------------
 
     def of(self, value: Value) -> Scalar | None:

@@ -342,3 +342,52 @@ def fused(text: str, target: str, shape: tuple[int, ...]) -> tuple[int, Any, str
     again = qfuse.fuse(module, target)
     assert again.applied == []
     return max(differences), report, str(module)
+
+
+#: Interpolation as one operation: two elements at places that its body computes, with weights of the position.
+EXTRACTED = (
+    """
+#m = affine_map<(d0, d1) -> (d0, d1)>
+module {
+  func.func @main(%arg0: tensor<4x6xi8>) -> tensor<4x6xi8> {
+    %half = arith.constant 0.5 : f32
+    %one = arith.constant 1 : index
+    %last = arith.constant 5 : index
+    %e0 = tensor.empty() : tensor<4x6xf32>
+    %dq = linalg.generic {indexing_maps = [#m, #m], iterator_types = ["parallel", "parallel"]}
+        ins(%arg0 : tensor<4x6xi8>) outs(%e0 : tensor<4x6xf32>) {
+    ^bb0(%in: i8, %o: f32):
+      %a = arith.sitofp %in : i8 to f32
+      %b = arith.mulf %a, %half : f32
+      linalg.yield %b : f32
+    } -> tensor<4x6xf32>
+    %e1 = tensor.empty() : tensor<4x6xf32>
+    %x = linalg.generic {indexing_maps = [#m], iterator_types = ["parallel", "parallel"]} outs(%e1 : tensor<4x6xf32>) {
+    ^bb0(%o: f32):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %k = arith.addi %j, %one : index
+      %l = arith.minsi %k, %last : index
+      %a = tensor.extract %dq[%i, %j] : tensor<4x6xf32>
+      %b = tensor.extract %dq[%i, %l] : tensor<4x6xf32>
+      %c = arith.addf %a, %b : f32
+      %d = arith.mulf %c, %half : f32
+      linalg.yield %d : f32
+    } -> tensor<4x6xf32>
+    %out = tensor.empty() : tensor<4x6xi8>
+"""
+    + NUMBERS.format(step="0.0371")
+    + quantize("4x6", 2)
+    + "  }\n}\n"
+)
+
+
+@pytest.mark.parametrize("target", ["linalg", "integer-only"])
+def test_no_fuse_when_a_body_reads_at_places_that_it_computes(target: str) -> None:
+    """The tensor is no operand; the operation is named all the same."""
+    module = ir.Module.parse(EXTRACTED, ir.Context())
+    before = str(module)
+    report = qfuse.fuse(module, target)
+    assert str(module) == before
+    reason = "its body reads a dequantized tensor at places that it computes"
+    assert [e["reason"] for e in report.missed] == [reason]
