@@ -391,3 +391,65 @@ def test_no_fuse_when_a_body_reads_at_places_that_it_computes(target: str) -> No
     assert str(module) == before
     reason = "its body reads a dequantized tensor at places that it computes"
     assert [e["reason"] for e in report.missed] == [reason]
+
+
+#: A mean of means, as two sums with a division behind each.
+MEAN_OF_MEANS = (
+    """
+#m = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#a = affine_map<(d0, d1, d2) -> (d0, d2)>
+#s = affine_map<(d0, d1) -> (d0, d1)>
+#b = affine_map<(d0, d1) -> (d1)>
+#v = affine_map<(d0) -> (d0)>
+module {
+  func.func @main(%arg0: tensor<2x3x4xi8>) -> tensor<4xi8> {
+    %nil = arith.constant 0.0 : f32
+    %three = arith.constant 3.0 : f32
+    %half = arith.constant 0.5 : f32
+"""
+    + NUMBERS.format(step="0.0118909162")
+    + DEQUANTIZED
+    + """
+    %e1 = tensor.empty() : tensor<2x4xf32>
+    %f1 = linalg.fill ins(%nil : f32) outs(%e1 : tensor<2x4xf32>) -> tensor<2x4xf32>
+    %r1 = linalg.generic {indexing_maps = [#m, #a], iterator_types = ["parallel", "reduction", "parallel"]}
+        ins(%dq : tensor<2x3x4xf32>) outs(%f1 : tensor<2x4xf32>) {
+    ^bb0(%in: f32, %o: f32):
+      %p = arith.addf %in, %o : f32
+      linalg.yield %p : f32
+    } -> tensor<2x4xf32>
+    %d1 = linalg.generic {indexing_maps = [#s, #s], iterator_types = ["parallel", "parallel"]}
+        ins(%r1 : tensor<2x4xf32>) outs(%e1 : tensor<2x4xf32>) {
+    ^bb0(%in: f32, %o: f32):
+      %p = arith.divf %in, %three : f32
+      linalg.yield %p : f32
+    } -> tensor<2x4xf32>
+    %e2 = tensor.empty() : tensor<4xf32>
+    %f2 = linalg.fill ins(%nil : f32) outs(%e2 : tensor<4xf32>) -> tensor<4xf32>
+    %r2 = linalg.generic {indexing_maps = [#s, #b], iterator_types = ["reduction", "parallel"]}
+        ins(%d1 : tensor<2x4xf32>) outs(%f2 : tensor<4xf32>) {
+    ^bb0(%in: f32, %o: f32):
+      %p = arith.addf %in, %o : f32
+      linalg.yield %p : f32
+    } -> tensor<4xf32>
+    %x = linalg.generic {indexing_maps = [#v, #v], iterator_types = ["parallel"]}
+        ins(%r2 : tensor<4xf32>) outs(%e2 : tensor<4xf32>) {
+    ^bb0(%in: f32, %o: f32):
+      %p = arith.mulf %in, %half : f32
+      linalg.yield %p : f32
+    } -> tensor<4xf32>
+    %out = tensor.empty() : tensor<4xi8>
+"""
+    + quantize("4", 1)
+    + "  }\n}\n"
+)
+
+
+@pytest.mark.parametrize("target", ["linalg", "iree-cpu", "integer-only"])
+def test_a_mean_of_means_is_one_sum(target: str) -> None:
+    found, report, text = fused(MEAN_OF_MEANS, target, (2, 3, 4))
+    assert report.missed == []
+    assert [e["fusion"] for e in report.applied] == ["qfuse.sum", "qfuse.requantize"]
+    assert report.summary["quantized_compute_ops"] == report.summary["integer_ops"] == 1
+    assert text.count('"reduction"') == 2  # both loops of one operation
+    assert found <= 1
