@@ -22,14 +22,14 @@ from qfuse.emit.base import BuildContext
 from qfuse.emit.elementwise import PlannedElementwise, PlannedLookup
 from qfuse.emit.fixed_epilogue import FixedAddend, FixedScale, PlannedFixedRequantize, PlannedFixedRescale
 from qfuse.emit.spec import PlannedContraction, PlannedPooling
-from qfuse.emit.tosa_contraction import Sums, over_dims, pad_by, reduce_sum
+from qfuse.emit.tosa_contraction import Sums, over_dims, reduce_sum
 from qfuse.emit.tosa_expression import TosaExpression
-from qfuse.emit.tosa_lookup import interpolated
-from qfuse.emit.tosa_operand import fits_operand, held_as, held_result, uniform
+from qfuse.emit.tosa_lookup import looked_up
+from qfuse.emit.tosa_operand import accumulator_of, fits_operand, held_as, held_result, multiplier_bits_of, uniform
 from qfuse.emit.tosa_ops import TosaOps
 from qfuse.emit.tosa_pool import average, held_input, mean_multiplier
-from qfuse.emit.tosa_supports import accumulator_of, multiplier_bits_of, refuse
-from qfuse.emit.tosa_unsigned import as_stored, flip, unflip, unflipped
+from qfuse.emit.tosa_supports import refuse
+from qfuse.emit.tosa_unsigned import as_stored, flip, unflip
 from qfuse.emit.vocabulary import Vocabulary
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import AccumForm, Array, Decision, Environment, Refusal, Step, StoredForm
@@ -232,18 +232,7 @@ class TosaEmitter(Vocabulary):
     def lookup(self, planned: PlannedLookup, context: BuildContext) -> Value:
         """A function of one stored integer, as `tosa.table`."""
         value = TosaExpression(self.ops, planned.extents, context).result(planned.stored)
-        if planned.points is not None:
-            value = interpolated(self.ops, value, planned.node.params, planned.points)
-            return self._moved(value, planned.moves, planned.node.params.storage.mlir)
-        held, unsigned = np.asarray(planned.table).astype(np.int64), not planned.node.params.storage.signed
-        if unsigned:
-            held = (held & 255) - 128
-        # Entries are by the bits of the integer; TOSA's begin with the least signed one.
-        signed = unflipped(self.ops, value)
-        entries = self.ops.constant(np.roll(held, 128) if signed is None else held, "i8")
-        value = self.ops.elementwise("tosa.table", [value if signed is None else signed], "i8", extra=[entries])
-        value = unflip(self.ops, value) if unsigned else value
-        return self._moved(value, planned.moves, planned.node.params.storage.mlir)
+        return self._moved(looked_up(self.ops, value, planned), planned.moves, planned.node.params.storage.mlir)
 
     def _moved(self, value: Value, moves: Sequence[Layout], element: str) -> Value:
         for layout in moves:
@@ -379,7 +368,7 @@ class TosaEmitter(Vocabulary):
         source, perms = self.ops.transposed_from(value)
         back = [perms.index(i) for i in range(len(perms))]
         moved = [n for i in back for n in amounts[2 * i : 2 * i + 2]]
-        return self.ops.transpose(pad_by(self.ops, source, moved, number), perms)
+        return self.ops.transpose(self.ops.pad(source, moved, number), perms)
 
     def _repeated(self, op: Any, inputs: Sequence[Value], element: str) -> Value:
         """The same operation on tensors of another element type."""

@@ -19,6 +19,7 @@ from qfuse.emit.base import BuildContext, loops_to_dims, out_extents
 from qfuse.emit.spec import PlannedContraction, Side
 from qfuse.emit.tosa_operand import Operand, held_operand, operand_of
 from qfuse.emit.tosa_ops import TosaOps
+from qfuse.emit.tosa_patches import patches, reads_patches, takes_channels, with_channels
 from qfuse.emit.tosa_products import Part, Product, by_groups, groups_of, plan_product
 from qfuse.emit.tosa_unsigned import as_held
 from qfuse.graph import Array
@@ -32,7 +33,9 @@ POOLS = ("tosa.avg_pool2d",)
 
 def is_matmul(planned: PlannedContraction) -> bool:
     """Whether a contraction is written as a matmul."""
-    return not planned.unit and not isinstance(planned.node, Convolution) and not is_pointwise(planned)
+    if isinstance(planned.node, Convolution):
+        return reads_patches(planned)
+    return not planned.unit and not is_pointwise(planned)
 
 
 def is_pointwise(planned: PlannedContraction) -> bool:
@@ -175,15 +178,34 @@ class Sums:
         ops, side = self._ops, operand.side
         if part.number is not None:
             return ops.constant(np.full([self._size(g) for g in groups], part.number), "i16")
+        if isinstance(self.planned.node, Convolution) and operand.side is self.planned.lhs:
+            return self._patches(part, operand, groups)
         if part.array is not None:
             value = ops.constant(part.array, "i16")
-        elif side.storage.bits == 32:
-            value = ops.narrow(self._context.q(side.form.q), part.offset)
         else:
-            value = as_held(ops, self._context.q(side.form.q), side.storage, operand.offset)
-            less = part.offset - operand.offset
-            value = ops.cast(ops.plus(ops.cast(value, "i32"), -less) if less else value, "i16")
+            value = self._less(part, operand)
         return self._arranged(value, side.index, groups)
+
+    def _less(self, part: Part, operand: Operand) -> Value:
+        """Stored integers less a part's offset, as i16."""
+        ops, side = self._ops, operand.side
+        value = self._context.q(side.form.q)
+        if side.storage.bits == 32:
+            return ops.narrow(value, part.offset)
+        value = as_held(ops, value, side.storage, operand.offset)
+        less = part.offset - operand.offset
+        return ops.cast(ops.plus(ops.cast(value, "i32"), -less) if less else value, "i16")
+
+    def _patches(self, part: Part, operand: Operand, groups: Sequence[Sequence[int]]) -> Value:
+        """What the windows of a convolution read, over groups of loops."""
+        ops, form, op = self._ops, operand.side.form, self.planned.node.op
+        extents = [n or 0 for n in form.params.extents]
+        value = ops.tiled(ops.aligned(self._less(part, operand), form.index, len(extents)), extents)
+        zero = operand.zero if operand.rest is None else int(operand.rest.scalar or 0)
+        value = patches(ops, op, value, zero + operand.offset - part.offset)
+        if groups[0]:  # a matmul for each channel
+            value = ops.transpose(value, [3, 0, 1, 2])
+        return ops.reshape(value, [self._size(g) for g in groups])
 
     def _arranged(self, value: Value, index: Index, groups: Sequence[Sequence[int]]) -> Value:
         """A tensor read at `index` with one dimension for each group of loops."""
@@ -216,11 +238,14 @@ class Sums:
     def _convolution(self, lhs: Operand, rhs: Operand, bias: Array) -> Value:
         op = self.planned.node.op
         attributes = _attributes(op, "acc_type")
-        value = self._whole(lhs)
-        if lhs.rest is not None and lhs.rest.scalar is not None:
+        value, filters = self._whole(lhs), self._whole(rhs)
+        if takes_channels(self.planned, lhs, rhs):
+            assert lhs.rest is not None
+            value, filters = with_channels(self._ops, value, filters, int(lhs.rest.scalar or 0))
+        elif lhs.rest is not None and lhs.rest.scalar is not None:
             value = self._padded(value, int(lhs.rest.scalar), attributes)
         result = tuple(n or 0 for n in self._ops.bindings.extents(op.results[0].type))
-        return self._convolved(op.name, value, self._whole(rhs), (lhs.zero, rhs.zero), bias, result, attributes)
+        return self._convolved(op.name, value, filters, (lhs.zero, rhs.zero), bias, result, attributes)
 
     def _padded(self, value: Value, number: int, attributes: dict[str, Any]) -> Value:
         """Pads by what the zero-point operand cannot hold, in place of the operation's own padding."""
@@ -228,7 +253,7 @@ class Sums:
         if not any(pad):
             return value
         attributes["pad"] = self._ops.builder.attribute(f"array<i64: {', '.join('0' for _ in pad)}>")
-        return pad_by(self._ops, value, [0, 0, *pad, 0, 0], number)
+        return self._ops.pad(value, [0, 0, *pad, 0, 0], number)
 
     def _convolved(
         self,
@@ -333,7 +358,7 @@ def known_corrections(planned: PlannedContraction, lhs: Operand, rhs: Operand) -
     """What is added to the sums for zero points that are left, where it is known; else None."""
     rank = len(planned.out_loops)
     total = np.zeros((1,) * rank, np.int64)
-    if lhs.rest is None and rhs.rest is None:
+    if (lhs.rest is None and rhs.rest is None) or takes_channels(planned, lhs, rhs):
         return total
     if rhs.rest is not None or lhs.rest is None or lhs.rest.scalar is None or rhs.array is None:
         return None
@@ -378,16 +403,8 @@ def interpolated(ops: TosaOps, node: Reduction, value: Value) -> Value:
     return ops.builder.create(op.name, [type_], operands, _attributes(op)).results[0]
 
 
-def pad_by(ops: TosaOps, value: Value, amounts: Sequence[int], number: int) -> Value:
-    """Pads each dimension (before, behind) by one number."""
-    shape = tuple(n + a + b for n, a, b in zip(ops.shape(value), amounts[::2], amounts[1::2], strict=True))
-    element = ops.element(value)
-    operands = [value, ops.const_shape(amounts), ops.constant(np.asarray([number]), element)]
-    return ops.builder.create("tosa.pad", [ops.builder.tensor(shape, element)], operands).results[0]
-
-
 def _attributes(op: Any, *left_out: str) -> dict[str, Any]:
     return {name: op.attributes[name] for name in op.attributes if name not in left_out}
 
 
-__all__ = ["CONVOLUTIONS", "Operand", "Sums", "is_matmul", "is_pointwise", "operand_of", "over_dims", "pad_by"]
+__all__ = ["CONVOLUTIONS", "Operand", "Sums", "is_matmul", "is_pointwise", "operand_of", "over_dims"]

@@ -1,4 +1,4 @@
-"""Tables of 16 bits in TOSA, whose TABLE gives seven bits more than a point has.
+"""Tables in TOSA: of 8 bits, and of 16 bits, where TABLE gives seven bits more than a point has.
 
 %t = tosa.table %x, %points : i16, 513 x i16 -> i32
 %r = tosa.rescale %t {2^-7} : i32 -> i16
@@ -9,12 +9,27 @@ from __future__ import annotations
 import numpy as np
 
 from qfuse._mlir import Value
-from qfuse.emit.elementwise import Points
+from qfuse.emit.elementwise import PlannedLookup, Points
 from qfuse.emit.tosa_operand import held_as
 from qfuse.emit.tosa_ops import TosaOps, bits_of
-from qfuse.emit.tosa_unsigned import as_held, as_stored
+from qfuse.emit.tosa_unsigned import as_held, as_stored, unflip, unflipped
 from qfuse.fixed_point import Multiplier
 from qfuse.qparams import QuantParams, StorageType
+
+
+def looked_up(ops: TosaOps, value: Value, planned: PlannedLookup) -> Value:
+    """A function of stored integers."""
+    params = planned.node.params
+    if planned.points is not None:
+        return interpolated(ops, value, params, planned.points)
+    held, unsigned = np.asarray(planned.table).astype(np.int64), not params.storage.signed
+    if unsigned:
+        held = (held & 255) - 128
+    # Entries are by the bits of the integer; TOSA's begin with the least signed one.
+    signed = unflipped(ops, value)
+    entries = ops.constant(np.roll(held, 128) if signed is None else held, "i8")
+    value = ops.elementwise("tosa.table", [value if signed is None else signed], "i8", extra=[entries])
+    return unflip(ops, value) if unsigned else value
 
 
 def interpolated(ops: TosaOps, value: Value, params: QuantParams, points: Points) -> Value:

@@ -184,6 +184,13 @@ class TosaMoves:
         attributes = {"axis": self.builder.attribute(f"{axis} : i32")}
         return self.builder.create("tosa.concat", [type_], pieces, attributes).results[0]
 
+    def pad(self, value: Value, amounts: Sequence[int], number: int) -> Value:
+        """Pads each dimension (before, behind) by one number."""
+        shape = tuple(n + a + b for n, a, b in zip(self.shape(value), amounts[::2], amounts[1::2], strict=True))
+        element = self.element(value)
+        operands = [value, self.const_shape(amounts), self.constant(np.asarray([number]), element)]
+        return self.builder.create("tosa.pad", [self.builder.tensor(shape, element)], operands).results[0]
+
     def tiled(self, value: Value, shape: Sequence[int]) -> Value:
         """`value` repeated along dimensions of extent 1 to be of this shape."""
         own = self.shape(value)

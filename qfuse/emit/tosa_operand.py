@@ -34,6 +34,16 @@ class Operand:
     offset: int = 0
 
 
+def accumulator_of(lhs: StorageType, rhs: StorageType) -> int:
+    """Width of the accumulators of operands of these types."""
+    return 48 if max(lhs.bits, rhs.bits) > 8 else 32
+
+
+def multiplier_bits_of(accumulator: int) -> int:
+    """Bits of the multipliers that rescale accumulators of this width."""
+    return 15 if accumulator == 48 else 31
+
+
 def held_as(storage: StorageType, low: int, high: int) -> tuple[StorageType, int] | None:
     """The signed type of 8 or 16 bits that stored integers from `low` to `high` are computed in, less an offset.
 

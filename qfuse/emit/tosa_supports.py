@@ -20,8 +20,9 @@ from qfuse.emit.tosa_contraction import (
     known_corrections,
 )
 from qfuse.emit.tosa_expression import WRITTEN, numbers_of
-from qfuse.emit.tosa_operand import Operand, held_as, held_operand, operand_of
+from qfuse.emit.tosa_operand import Operand, held_as, held_operand, multiplier_bits_of, operand_of
 from qfuse.emit.tosa_ops import MAX_SHIFT, MIN_SHIFT, rescale_numbers
+from qfuse.emit.tosa_patches import reads_patches, takes_channels
 from qfuse.emit.tosa_products import by_groups, plan_product
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import AccumForm, Array, Decision, Environment, Existing, Moved, QValue, Refusal, StoredForm
@@ -37,16 +38,6 @@ _MOVES = frozenset({
 })  # fmt: skip
 _POOLED = ("tosa.max_pool2d", "tosa.reduce_max", "tosa.reduce_min", "tosa.argmax")
 _HINT = "use another target, or quantize to int8"
-
-
-def accumulator_of(lhs: StorageType, rhs: StorageType) -> int:
-    """Width of the accumulators of operands of these types."""
-    return 48 if max(lhs.bits, rhs.bits) > 8 else 32
-
-
-def multiplier_bits_of(accumulator: int) -> int:
-    """Bits of the multipliers that rescale accumulators of this width."""
-    return 15 if accumulator == 48 else 31
 
 
 def refuse(decision: Decision, env: Environment) -> Refusal | None:
@@ -210,11 +201,19 @@ def _convolution(planned: PlannedContraction, node: Convolution, lhs: Operand, r
         return
     if planned.blocked is not None:
         yield "a convolution in groups along the reduction"
+    if reads_patches(planned):
+        yield from _index(planned.rhs.index)
+        yield from _padding(lhs)
+        product = plan_product(planned, lhs, rhs)
+        if isinstance(product, str):
+            yield product
+        return
     if rhs.storage.bits != 8:
         yield f"filters are of {rhs.storage.bits} bits, convolutions take 8"
     if rhs.rest is not None:
         yield "filters have zero points that vary"
-    if lhs.rest is None:
+    if lhs.rest is None or takes_channels(planned, lhs, rhs):
+        yield from _padding(lhs)
         return
     pads = any(int(n) for name in ("pad", "out_pad") if name in op.attributes for n in op.attributes[name])
     if op.name == "tosa.transpose_conv2d" or (pads and lhs.rest.scalar is None):
@@ -286,8 +285,7 @@ def _requantize(planned: PlannedFixedRequantize, env: Environment) -> Iterator[s
 def _runs_along_columns(planned: PlannedContraction, multiplier: Multiplier) -> bool:
     """Whether multipliers vary along the last dimension of what is made only."""
     numbers = multiplier.mantissa, multiplier.shift
-    product = not planned.unit and not isinstance(planned.node, Convolution)
-    shapes = [by_groups(planned, a).shape if product else a.shape for a in numbers]
+    shapes = [by_groups(planned, a).shape if is_matmul(planned) or is_pointwise(planned) else a.shape for a in numbers]
     return all(n == 1 for shape in shapes for n in shape[:-1])
 
 
@@ -390,4 +388,4 @@ def _rescaled(node: Scalar, rank: int) -> Iterator[str]:
     yield from _multiplier(Multiplier(mantissa.astype(np.int64), shift.astype(np.int64), node.payload[1]), 31)
 
 
-__all__ = ["accumulator_of", "multiplier_bits_of", "refuse"]
+__all__ = ["refuse"]

@@ -57,11 +57,27 @@ def bias(f: Lines, n: int) -> str:
     return f.const(bias_of(n), "f32")
 
 
-def convolution(name: str, w: tuple[int, ...], out: str, pad: str, zero: int = 0) -> Build:
+def convolution(name: str, w: tuple[int, ...], out: str, pad: str, zero: int = 0, bits: int = 8) -> Build:
     def build(f: Lines, x: str) -> str:
-        return f.conv(name, x, weights(f, w, zero=zero), bias(f, int(out.split("x")[-2])), out, pad)
+        return f.conv(name, x, weights(f, w, bits, zero), bias(f, int(out.split("x")[-2])), out, pad)
 
     return build
+
+
+def strided(name: str, w: tuple[int, ...], out: str, pad: str, stride: str, dilation: str) -> Build:
+    how = f"pad = array<i64: {pad}>, stride = array<i64: {stride}>, dilation = array<i64: {dilation}>"
+
+    def build(f: Lines, x: str) -> str:
+        operands = [x, weights(f, w, 16, 40), bias(f, w[0]), *[f.const(0.0, "f32")] * 2]
+        return f.op(name, operands, out, f"acc_type = f32, {how}")
+
+    return build
+
+
+def of_volumes(f: Lines, x: str) -> str:
+    x = f.op("reshape", [x, f.const_shape([1, 3, 6, 3, 2])], "1x3x6x3x2xf32")
+    build = strided("conv3d", (3, 2, 3, 2, 2), "1x3x3x3x3xf32", "0, 1, 0, 1, 1, 0", "1, 2, 1", "1, 1, 1")
+    return build(f, x)
 
 
 def of_two(name: str) -> Callable[[Lines, str, str], str]:
@@ -173,6 +189,19 @@ ONE: dict[str, Build] = {
     "conv2d": convolution("conv2d", (4, 3, 3, 3), "1x5x5x4xf32", PAD),
     "conv2d of weights with a zero point": convolution("conv2d", (4, 3, 3, 3), "1x5x5x4xf32", PAD, -7),
     "depthwise_conv2d": convolution("depthwise_conv2d", (3, 3, 3, 2), "1x5x5x6xf32", PAD),
+    "conv2d of 16 by 16 bits": convolution("conv2d", (4, 3, 3, 3), "1x5x5x4xf32", PAD, bits=16),
+    "conv2d of 16 by 16 bits with two zero points": convolution("conv2d", (4, 3, 3, 3), "1x5x5x4xf32", PAD, 900, 16),
+    "conv2d of 16 by 16 bits at one point": convolution(
+        "conv2d", (4, 1, 1, 3), "1x6x6x4xf32", "pad = array<i64: 0, 0, 0, 0>", bits=16
+    ),
+    "depthwise_conv2d of 16 by 16 bits": convolution("depthwise_conv2d", (3, 3, 3, 1), "1x5x5x3xf32", PAD, bits=16),
+    "conv2d of 16 by 16 bits with strides": strided(
+        "conv2d", (4, 3, 2, 3), "1x2x3x4xf32", "1, 0, 0, 0", "2, 2", "2, 1"
+    ),
+    "conv3d of 16 by 16 bits": of_volumes,
+    "transpose_conv2d": convolution(
+        "transpose_conv2d", (4, 3, 3, 3), "1x9x7x4xf32", "out_pad = array<i64: 0, 1, -1, 0>"
+    ),
     "matmul": product(16),
     "matmul without a bias": product(16, biased=False),
     "matmul of weights with a zero point": product(16, -3000),
