@@ -22,12 +22,13 @@ from qfuse.emit.base import BuildContext
 from qfuse.emit.elementwise import PlannedElementwise, PlannedLookup
 from qfuse.emit.fixed_epilogue import FixedAddend, FixedScale, PlannedFixedRequantize, PlannedFixedRescale
 from qfuse.emit.spec import PlannedContraction, PlannedPooling
-from qfuse.emit.tosa_contraction import Sums, over_dims, reduce_sum
+from qfuse.emit.tosa_contraction import Sums, reduce_sum
 from qfuse.emit.tosa_expression import TosaExpression
 from qfuse.emit.tosa_lookup import looked_up
 from qfuse.emit.tosa_operand import accumulator_of, fits_operand, held_as, held_result, multiplier_bits_of, uniform
 from qfuse.emit.tosa_ops import TosaOps
 from qfuse.emit.tosa_pool import average, held_input, mean_multiplier
+from qfuse.emit.tosa_products import over_dims
 from qfuse.emit.tosa_supports import refuse
 from qfuse.emit.tosa_unsigned import as_stored, flip, unflip
 from qfuse.emit.vocabulary import Vocabulary

@@ -9,23 +9,21 @@ that fits. What is left of zero points is subtracted afterwards:  sum (a - z) b 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from qfuse._mlir import Value
-from qfuse.emit.base import BuildContext, loops_to_dims, out_extents
+from qfuse.emit.base import BuildContext
 from qfuse.emit.spec import PlannedContraction, Side
 from qfuse.emit.tosa_operand import Operand, held_operand, operand_of
 from qfuse.emit.tosa_ops import TosaOps
 from qfuse.emit.tosa_patches import patches, reads_patches, takes_channels, with_channels
-from qfuse.emit.tosa_products import Part, Product, by_groups, groups_of, plan_product
+from qfuse.emit.tosa_products import Part, Product, by_groups, groups_of, over_dims, plan_product
 from qfuse.emit.tosa_unsigned import as_held
 from qfuse.graph import Array
-from qfuse.indexing import Index, as_dim, compose, dims_of_index, gather
+from qfuse.indexing import Index, as_dim, dims_of_index, gather
 from qfuse.matchers.nodes import Convolution, Reduction
-from qfuse.qparams import Param, broadcast_to_dims
 
 CONVOLUTIONS = ("tosa.conv2d", "tosa.conv3d", "tosa.depthwise_conv2d", "tosa.transpose_conv2d")
 POOLS = ("tosa.avg_pool2d",)
@@ -373,19 +371,6 @@ def known_corrections(planned: PlannedContraction, lhs: Operand, rhs: Operand) -
     return -int(lhs.rest.scalar) * sums.transpose([*planned.out_loops, *rest]).reshape(shape)
 
 
-def over_dims(ops: TosaOps, planned: PlannedContraction, param: Param, element: str) -> Value:
-    """A parameter over the accumulators' dimensions, extent 1 where it does not vary."""
-    rank = len(planned.out_loops)
-    to_dims = loops_to_dims(planned.out_loops, len(planned.extents))
-    index = compose(param.index, to_dims, out_extents(planned.extents, planned.out_loops))
-    if param.data is not None:
-        found = broadcast_to_dims(replace(param, index=index), list(range(rank)))
-        assert found is not None
-        return ops.constant(found, element)
-    value = ops.cast(param.value, element)
-    return ops.aligned(value, index, rank)
-
-
 def reduce_sum(ops: TosaOps, value: Value, axis: int) -> Value:
     """The sum along one dimension, which stays with extent 1."""
     shape = list(ops.shape(value))
@@ -407,4 +392,4 @@ def _attributes(op: Any, *left_out: str) -> dict[str, Any]:
     return {name: op.attributes[name] for name in op.attributes if name not in left_out}
 
 
-__all__ = ["CONVOLUTIONS", "Operand", "Sums", "is_matmul", "is_pointwise", "operand_of", "over_dims"]
+__all__ = ["CONVOLUTIONS", "Operand", "Sums", "is_matmul", "is_pointwise", "operand_of"]

@@ -10,14 +10,18 @@ constants, and the bias, are one number a column (or a row), whose digits are fu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from qfuse._mlir import Value
+from qfuse.emit.base import loops_to_dims, out_extents
 from qfuse.emit.spec import PlannedContraction
 from qfuse.emit.tosa_operand import Operand, held_operand, shifted
+from qfuse.emit.tosa_ops import TosaOps
 from qfuse.graph import Array
-from qfuse.indexing import dims_of_index, gather
+from qfuse.indexing import compose, dims_of_index, gather
+from qfuse.qparams import Param, broadcast_to_dims
 
 _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
 #: Products of i16 that an i48 sum takes.
@@ -173,6 +177,19 @@ def groups_of(planned: PlannedContraction) -> tuple[list[int], list[int], list[i
     )
 
 
+def over_dims(ops: TosaOps, planned: PlannedContraction, param: Param, element: str) -> Value:
+    """A parameter over the accumulators' dimensions, extent 1 where it does not vary."""
+    rank = len(planned.out_loops)
+    to_dims = loops_to_dims(planned.out_loops, len(planned.extents))
+    index = compose(param.index, to_dims, out_extents(planned.extents, planned.out_loops))
+    if param.data is not None:
+        found = broadcast_to_dims(replace(param, index=index), list(range(rank)))
+        assert found is not None
+        return ops.constant(found, element)
+    value = ops.cast(param.value, element)
+    return ops.aligned(value, index, rank)
+
+
 def digits_of(total: Array) -> tuple[tuple[int, ...], tuple[Array, ...]]:
     """`total = sum_j rows[j] * digits[j]`, everything of i16."""
     if not total.any():
@@ -194,4 +211,4 @@ def digits_of(total: Array) -> tuple[tuple[int, ...], tuple[Array, ...]]:
     return tuple(rows), tuple(digits)
 
 
-__all__ = ["Part", "Product", "by_groups", "digits_of", "groups_of", "plan_product"]
+__all__ = ["Part", "Product", "by_groups", "digits_of", "groups_of", "over_dims", "plan_product"]
