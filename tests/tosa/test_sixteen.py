@@ -184,6 +184,19 @@ def multiplied(f: Lines, x: str, y: str) -> str:
     return f.op("matmul", [x, y, *[f.const(0.0, "f32")] * 2], "2x3x3xf32")
 
 
+def residual(bits: int) -> Build:
+    """A convolution, its input added, and a relu."""
+    same = convolution("conv2d", (3, 3, 3, 3), "1x6x6x3xf32", "pad = array<i64: 1, 1, 1, 1>", bits=bits)
+    return lambda f, x: relu(f, f.op("add", [same(f, x), x], f.types[x]))
+
+
+def of_channels(f: Lines, x: str) -> str:
+    """Scales of the filters' channels."""
+    stored = np.random.default_rng(1).integers(-128, 128, (4, 3, 3, 3))
+    w = f.dequantize(f.const(stored, "i8"), np.linspace(0.002, 0.02, 4).reshape(4, 1, 1, 1))
+    return relu(f, f.conv("conv2d", x, w, bias(f, 4), "1x5x5x4xf32", PAD))
+
+
 PAD = "pad = array<i64: 1, 0, 0, 1>"
 ONE: dict[str, Build] = {
     "conv2d": convolution("conv2d", (4, 3, 3, 3), "1x5x5x4xf32", PAD),
@@ -202,6 +215,9 @@ ONE: dict[str, Build] = {
     "transpose_conv2d": convolution(
         "transpose_conv2d", (4, 3, 3, 3), "1x9x7x4xf32", "out_pad = array<i64: 0, 1, -1, 0>"
     ),
+    "conv2d and a residual": residual(8),
+    "conv2d of 16 by 16 bits and a residual": residual(16),
+    "conv2d with scales of channels": of_channels,
     "matmul": product(16),
     "matmul without a bias": product(16, biased=False),
     "matmul of weights with a zero point": product(16, -3000),
