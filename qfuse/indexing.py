@@ -362,7 +362,8 @@ def gather(array: np.ndarray[Any, Any], index: Index, extents: Sequence[int]) ->
     if not index:
         return array
     if index == identity(len(extents)):
-        return array
+        larger = any(0 < n < own for own, n in zip(array.shape, extents, strict=False))
+        return array[tuple(slice(n or None) for n in extents)] if larger else array  # a slice that begins at 0
     return array[tuple(positions(e, extents) for e in index)]
 
 

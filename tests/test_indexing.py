@@ -26,6 +26,7 @@ from qfuse.indexing import (
     dims_of_index,
     drop_unit,
     floordiv,
+    gather,
     identity,
     is_identity,
     mod,
@@ -325,3 +326,11 @@ def test_printed_expressions() -> None:
     assert to_affine(floordiv(dim(0), 4, ())) == "((d0) floordiv 4)"
     assert affine_map(2, (dim(1), dim(0))) == "affine_map<(d0, d1) -> (d1, d0)>"
     assert affine_map(0, ()) == "affine_map<() -> ()>"
+
+
+def test_gather_of_the_first_elements() -> None:
+    """The identity over smaller extents: a slice that begins at 0."""
+    array = np.arange(12).reshape(4, 3)
+    np.testing.assert_array_equal(gather(array, identity(2), (2, 3)), array[:2])
+    assert gather(array, identity(2), (4, 3)) is array
+    assert gather(array[:1], identity(2), (4, 3)).shape == (1, 3)

@@ -282,3 +282,13 @@ def test_composition_of_moves() -> None:
     once = base.over(compose(swap, swap, (4, 8)), (4, 8))
     assert twice.equals(once)
     assert once.scale.index == identity(1)
+
+
+def test_parameters_of_a_slice_that_begins_at_0() -> None:
+    """Only those of the channels that are left."""
+    base = Param((dim(1),), np.array([1.0, 2.0, 4.0, 8.0]))
+    part = base.over(identity(2), (3, 2))
+    assert part.data is not None
+    assert part.data.tolist() == [1.0, 2.0]
+    whole = base.over(identity(2), (3, 4))
+    assert whole.data is base.data

@@ -27,6 +27,7 @@ from qfuse.indexing import (
     dim,
     dims_of_index,
     identity,
+    is_plain,
     permutation_of,
     plus,
     printed,
@@ -86,21 +87,31 @@ class FuseContraction(Fusion):
         return context.emitter.accumulate(decision.payload, context)  # type: ignore[attr-defined]
 
 
+def _is_read_whole(leaf: Scalar, extents: Extents, env: Environment) -> bool:
+    """Whether a tensor is read along all of its dimensions: a bias may be a slice of another."""
+    value, index = leaf.payload
+    own = env.bindings.extents(value.type)
+    dims = [as_dim(e) for e in index]
+    return is_plain(index) and all(n == (1 if d is None else extents[d]) for d, n in zip(dims, own, strict=True))
+
+
 def init_steps(node: Contraction | Reduction, element: str, extents: Extents, env: Environment) -> tuple[Step, ...]:
     """What the contraction accumulates into, as an addition; nothing for zeros."""
     if node.init is None:
         return ()
     index = node.init_index if isinstance(node, Contraction) else None
     leaf = Scalar("elem", element, payload=(node.init, identity(len(extents)) if index is None else index))
+    whole = leaf
     for _ in range(8):
         expanded = env.reader.expand(leaf, extents)
         if expanded is None or expanded.op not in ("elem", "const"):
             break
         leaf = expanded
+        whole = whole if leaf.op == "const" or not _is_read_whole(leaf, extents, env) else leaf
     if leaf.op == "const":
         number = float(leaf.payload)
         return () if number == 0.0 else (Step("add", StepOperand(number=number)),)
-    value, index = leaf.payload
+    value, index = whole.payload
     return (Step("add", StepOperand(value=value, index=index, element=leaf.type)),)
 
 
