@@ -111,6 +111,9 @@ def init_steps(node: Contraction | Reduction, element: str, extents: Extents, en
     if leaf.op == "const":
         number = float(leaf.payload)
         return () if number == 0.0 else (Step("add", StepOperand(number=number)),)
+    value, index = leaf.payload
+    if env.reader.constants.read(value) is not None and not is_plain(index) and not any(e.const for e in index):
+        whole = leaf  # channels of a constant that are split or merged
     value, index = whole.payload
     return (Step("add", StepOperand(value=value, index=index, element=leaf.type)),)
 
