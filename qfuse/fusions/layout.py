@@ -13,9 +13,10 @@ import numpy as np
 
 from qfuse.fusions.base import Fusion
 from qfuse.graph import AccumForm, Decision, Environment, Moved, QValue, Refusal, StoredForm
-from qfuse.indexing import Index, compose, dims_of_index, identity
+from qfuse.indexing import Extents, Index, as_dim, compose, dims_of_index, identity
 from qfuse.matchers.layout import Layout, is_projection
 from qfuse.matchers.nodes import LayoutNode, Node
+from qfuse.qparams import Param
 
 
 class MoveLayout(Fusion):
@@ -107,10 +108,24 @@ def _stored(
         params = first.params.over((), extents)
     else:
         params = first.params.over(layout.index, extents)
+        if any(_is_cut(p, extents, env) for p in (params.scale, params.zero_point)):
+            return Refusal(
+                "the parameters are known only at run time and the layout operation takes the first of their elements",
+                "slice before the dequantize",
+            )
         if is_projection(layout.index) and layout.kind in ("transpose", "broadcast"):
             return StoredForm(first.q, compose(first.index, layout.index, extents), params, low, high)
     q: QValue = Moved(layout, ((first.q, first.index),), first.params.storage)
     return StoredForm(q, identity(len(extents)), params, low, high)
+
+
+def _is_cut(param: Param, extents: Extents, env: Environment) -> bool:
+    """Whether a run-time parameter would be read along a dimension at fewer places than it has, which no map says."""
+    if param.data is not None or param.value is None or not param.index:
+        return False
+    own = env.bindings.extents(param.value.type)
+    read = [None if d is None else extents[d] for d in map(as_dim, param.index)]
+    return any(n is not None and has is not None and n < has for n, has in zip(read, own, strict=True))
 
 
 def _pad(layout: Layout, form: StoredForm, env: Environment, extents: tuple[int | None, ...]) -> StoredForm | Refusal:

@@ -133,6 +133,13 @@ def refused_concat(name: str, other: Grid) -> Case:
     return joined(name, 0, (X, other))
 
 
+def first_rows() -> Case:
+    """The first rows of a tensor whose scales, one a row, are arguments."""
+    f = Function("first_rows")
+    return linear(f, f.slice(f.dequantize(f.argument((7, 16), RUN_TIME_ROWS)), (0, 0), (4, 16), (1, 1)))
+
+
+RUN_TIME_ROWS = Grid(axes=(0,), scale=0.01 + 0.004 * np.arange(7), run_time="tensor")
 DIFFERENT = "the concatenated tensors have different quantization parameters"
 #: What is refused, and the reason.
 REFUSED: dict[str, tuple[Case, str]] = {
@@ -146,6 +153,10 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "pad off the grid": (
         padded("pad_off_the_grid", X, value=1.0),
         "the pad value is not on the grid of the padded tensor",
+    ),
+    "first of run-time scales": (
+        first_rows(),
+        "the parameters are known only at run time and the layout operation takes the first of their elements",
     ),
 }
 REFUSED_CASES = {case.name: case for case, _ in REFUSED.values()}
