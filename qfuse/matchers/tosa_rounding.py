@@ -17,10 +17,10 @@ def match_rounding(constants: ConstantReader, op: Operation) -> tuple[str, Value
     """`("round" or "trunc", x)` for a `tosa.select` that ends the rounding of `x`, or None."""
     condition, yes, no = op.operands
     floor, ceil = _operand_of(yes, "tosa.floor"), _operand_of(no, "tosa.ceil")
-    if floor is not None and floor == ceil:
+    if floor is not None and ceil is not None and floor == ceil:
         return ("round", floor) if _keeps_floor(constants, condition, floor, yes) else None
     ceil, floor = _operand_of(yes, "tosa.ceil"), _operand_of(no, "tosa.floor")
-    if floor is None or floor != ceil:
+    if floor is None or ceil is None or floor != ceil:
         return None
     below = _operands_of(condition, "tosa.greater")
     is_negative = below is not None and _is_number(constants, below[0], 0.0) and below[1] == floor

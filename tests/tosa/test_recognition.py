@@ -291,6 +291,16 @@ def test_pooling(recognize: Recognize, name: str, attributes: str, kind: str) ->
     assert (node.kind, node.extents) == (kind, (1, 3, 3, 3, 2, 2))
 
 
+@pytest.mark.parametrize(("yes", "no"), [("floor", None), (None, "ceil"), ("ceil", None), (None, "floor")])
+def test_a_choice_with_one_rounded_side_is_no_rounding(recognize: Recognize, yes: str | None, no: str | None) -> None:
+    """`where(c, floor(x), y)` and the like."""
+    f = Lines(x="4xf32", y="4xf32", c="4xi1")
+    sides = ["%y" if name is None else f.op(name, ["%x"], "4xf32") for name in (yes, no)]
+    found = last(recognize(f.module(f.op("select", ["%c", *sides], "4xf32"))), Elementwise)
+    assert found.op.name == "tosa.select"
+    assert found.scalar.op == "select"
+
+
 def test_custom_quantizers_are_opaque_by_their_name(recognize: Recognize) -> None:
     """Block floating point, for example."""
     f = Lines(x="4x8xf32")
