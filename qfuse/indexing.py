@@ -362,9 +362,14 @@ def gather(array: np.ndarray[Any, Any], index: Index, extents: Sequence[int]) ->
     if not index:
         return array
     if index == identity(len(extents)):
-        larger = any(0 < n < own for own, n in zip(array.shape, extents, strict=False))
-        return array[tuple(slice(n or None) for n in extents)] if larger else array  # a slice that begins at 0
+        return first_of(array, extents)
     return array[tuple(positions(e, extents) for e in index)]
+
+
+def first_of(array: np.ndarray[Any, Any], sizes: Extents | Sequence[int]) -> np.ndarray[Any, Any]:
+    """The first elements along dimensions that are longer than these sizes, as a slice that begins at 0 reads them."""
+    longer = any(n is not None and 0 < n < own for own, n in zip(array.shape, sizes, strict=False))
+    return array[tuple(slice(n or None) for n in sizes)] if longer else array
 
 
 def positions(expr: Linear, extents: Sequence[int]) -> Any:

@@ -60,6 +60,10 @@ class Reasons:
         self._steps = quantize_steps(found.nodes)
         self._nodes = {n.result: n for n in found.nodes}
         self._quantized = _read_by_quantizes(found.nodes)
+        self._roots: dict[Value, list[Value]] = {}  # quantizes that expressions with a value in them end in
+        for root, through in found.env.elementwise.items():
+            for value in through:
+                self._roots.setdefault(value, []).append(root)
         self._left = self._left_with_their_root()
 
     def of(self, node: Node) -> Refusal | None:
@@ -93,11 +97,10 @@ class Reasons:
 
     def _reason_of_root(self, node: Node) -> Refusal | None:
         """Why the quantize stays in float that an expression with this operation in it ends in, or None."""
-        for root, through in self._env.elementwise.items():
-            if node.result in through:
-                reason = self._found.refusals.get(root, self._found.passed_over.get(root))
-                if reason is not None:
-                    return reason
+        for root in self._roots.get(node.result, ()):
+            reason = self._found.refusals.get(root, self._found.passed_over.get(root))
+            if reason is not None:
+                return reason
         return None
 
     def _left_with_their_root(self) -> set[Value]:
@@ -169,11 +172,7 @@ class Reasons:
 
     def _is_fused_elsewhere(self, value: Value) -> bool:
         """Whether a fused expression computes a value anew, so that only others read it as it is."""
-        decisions = self._env.decisions
-        return any(
-            value in through and decisions.get(root) in self._carried_out
-            for root, through in self._env.elementwise.items()
-        )
+        return any(self._env.decisions.get(root) in self._carried_out for root in self._roots.get(value, ()))
 
 
 def _read_by_quantizes(nodes: Sequence[Node]) -> set[Value]:

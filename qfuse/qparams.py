@@ -23,6 +23,7 @@ from qfuse.indexing import (
     constant,
     dims_of_index,
     drop_unit,
+    first_of,
     gather,
     identity,
     substitute,
@@ -132,7 +133,8 @@ class Param:
         if data is not None and any(as_block(e) is None for e in index):
             index, data = _along_dims(index, data, extents)
         if data is not None:
-            data = _read_part(index, data, extents)
+            dims = [as_dim(e) for e in index]
+            data = first_of(data, tuple(None if d is None or d >= len(extents) else extents[d] for d in dims))
         return Param(index, data, self.value, self.element, self.signed)
 
     def equals(self, other: Param) -> bool:
@@ -146,15 +148,6 @@ class Param:
         if self.value is None or other.value is None:
             return False
         return bool(self.value == other.value) and self.signed == other.signed
-
-
-def _read_part(index: Index, data: np.ndarray[Any, Any], extents: Extents) -> np.ndarray[Any, Any]:
-    """The values that are read where dimensions are shorter than those of the values: of a slice that begins at 0."""
-    dims = [as_dim(e) for e in index]
-    sizes = [None if d is None or d >= len(extents) else extents[d] for d in dims]
-    if not any(n is not None and 0 < n < own for n, own in zip(sizes, data.shape, strict=True)):
-        return data
-    return data[tuple(slice(n or None) for n in sizes)]
 
 
 def _along_dims(index: Index, data: np.ndarray[Any, Any], extents: Extents) -> tuple[Index, np.ndarray[Any, Any]]:

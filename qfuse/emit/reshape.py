@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from qfuse._builder import Builder
 from qfuse._mlir import Value
@@ -14,7 +15,7 @@ def reshape(builder: Builder, value: Value, extents: Sequence[int]) -> Value:
     """`value` with its row-major elements in the shape `extents`: itself, or merged and split."""
     own = [n or 0 for n in builder.bindings.extents(value.type)]
     runs = _runs(own, list(extents))
-    merged = [_product([own[i] for i in sources]) for sources, _ in runs]
+    merged = [prod([own[i] for i in sources]) for sources, _ in runs]
     if len(merged) != len(own):
         value = _regrouped(builder, "tensor.collapse_shape", value, merged, [s for s, _ in runs])
     if len(merged) != len(extents):
@@ -29,7 +30,7 @@ def _runs(own: Sequence[int], wanted: Sequence[int]) -> _Runs:
     while i < len(own) and j < len(wanted):
         sources, results = [i], [j]
         i, j = i + 1, j + 1
-        while (a := _product([own[s] for s in sources])) != (b := _product([wanted[r] for r in results])):
+        while (a := prod([own[s] for s in sources])) != (b := prod([wanted[r] for r in results])):
             if a < b:
                 sources.append(i)
                 i += 1
@@ -40,13 +41,6 @@ def _runs(own: Sequence[int], wanted: Sequence[int]) -> _Runs:
     runs[-1][0].extend(range(i, len(own)))
     runs[-1][1].extend(range(j, len(wanted)))
     return runs
-
-
-def _product(numbers: Sequence[int]) -> int:
-    total = 1
-    for number in numbers:
-        total *= number
-    return total
 
 
 def _regrouped(

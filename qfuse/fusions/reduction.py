@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from qfuse._mlir import Value
-from qfuse.emit.spec import PlannedPooling, Side
+from qfuse.emit.spec import PlannedContraction, PlannedPooling, Side
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.contraction import init_steps, plan_sum, side_of
 from qfuse.fusions.windows import as_one_sum, divided
-from qfuse.graph import AccumForm, Decision, Environment, Folded, Made, Refusal, StoredForm
+from qfuse.graph import AccumForm, Decision, Environment, Folded, Made, Refusal, Step, StoredForm
 from qfuse.indexing import Extents, Index, constant, dims_of_index, identity
 from qfuse.matchers.layout import Layout, match_layout
 from qfuse.matchers.nodes import Node, Reduction
@@ -51,26 +51,39 @@ class FuseSum(Fusion):
             return planned
         if planned.blocked is not None:
             return Refusal("the scale varies along the reduction")
-        extents = env.bindings.extents(node.result.type)
         element = env.bindings.element_name(node.result.type)
-        decision = Decision(self, node, "reassociated", payload=planned, needs=(form.q,))
-        steps = (*factors, *init_steps(node, element, extents, env))
+        steps = (*factors, *init_steps(node, element, env.bindings.extents(node.result.type), env))
         if node.kind == "mean":
             step = divided(node, element, env)
             if isinstance(step, Refusal):
                 return step
             steps = (*steps, step)
-        decision.form = AccumForm(decision, steps, (), identity(len(extents)), extents, element)
-        decision.detail = {
-            "input": str(form.params),
-            "accumulator": f"i{planned.bits}",
-            "accumulator_bound": planned.bound,
-        }
-        return decision
+        return summed(self, node, form, planned, steps, env)
 
     def build(self, decision: Decision, context: object) -> object:
         """The accumulators, by the target's emitter."""
         return context.emitter.accumulate(decision.payload, context)  # type: ignore[attr-defined]
+
+
+def summed(
+    fusion: Fusion,
+    node: Reduction,
+    form: StoredForm,
+    planned: PlannedContraction,
+    steps: tuple[Step, ...],
+    env: Environment,
+) -> Decision:
+    """The decision that a reduction of stored integers is integer sums, followed by `steps` on their float value."""
+    extents = env.bindings.extents(node.result.type)
+    decision = Decision(fusion, node, "reassociated", payload=planned, needs=(form.q,))
+    element = env.bindings.element_name(node.result.type)
+    decision.form = AccumForm(decision, steps, (), identity(len(extents)), extents, element)
+    decision.detail = {
+        "input": str(form.params),
+        "accumulator": f"i{planned.bits}",
+        "accumulator_bound": planned.bound,
+    }
+    return decision
 
 
 def ones_over(reduction: tuple[int, ...], extents: Extents) -> Side | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from qfuse.emit.spec import PlannedContraction, Side
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.contraction import choose_accumulator
-from qfuse.fusions.reduction import ones_over
-from qfuse.graph import AccumForm, Decision, Environment, Refusal, Step, StepOperand, StoredForm
-from qfuse.indexing import as_dim, dims_of_index, identity
+from qfuse.fusions.reduction import ones_over, summed
+from qfuse.graph import Decision, Environment, Refusal, Step, StepOperand, StoredForm
+from qfuse.indexing import as_dim, dims_of_index
 from qfuse.matchers.nodes import Node, Reduction
 
 
@@ -48,16 +48,7 @@ class FuseResize(Fusion):
         planned = choose_accumulator(planned, env)
         if isinstance(planned, Refusal):
             return planned
-        element = env.bindings.element_name(node.result.type)
-        decision = Decision(self, node, "reassociated", payload=planned, needs=(form.q,))
-        steps = (Step("div", StepOperand(number=float(node.weight))),)
-        decision.form = AccumForm(decision, steps, (), identity(len(loops)), loops, element)
-        decision.detail = {
-            "input": str(form.params),
-            "accumulator": f"i{planned.bits}",
-            "accumulator_bound": planned.bound,
-        }
-        return decision
+        return summed(self, node, form, planned, (Step("div", StepOperand(number=float(node.weight))),), env)
 
     def build(self, decision: Decision, context: object) -> object:
         """The sums, by the target's emitter."""

@@ -10,6 +10,17 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 
+def stored_bytes(shape: Sequence[int], zero: int, seed: int) -> list[Array]:
+    """i8 tensors: random, of extremes, small around the zero point (means are often ties), and the least everywhere."""
+    rng = np.random.default_rng(seed)
+    return [
+        rng.integers(-128, 128, shape).astype(np.int8),
+        rng.choice(np.asarray([-128, 127], np.int8), shape),
+        (rng.integers(0, 2, shape) + zero).astype(np.int8),
+        np.full(shape, -128, np.int8),
+    ]
+
+
 def const(name: str, array: Array, element: str) -> str:
     """A `tosa.const` named `%name`."""
     shape = "x".join(map(str, array.shape))

@@ -14,7 +14,7 @@ import pytest
 import qfuse
 from qfuse._mlir import Bindings
 from qfuse.integrations import tosa
-from tests.tosa.ir import Lines
+from tests.tosa.ir import Lines, stored_bytes
 
 Array = np.ndarray[Any, Any]
 
@@ -34,13 +34,7 @@ RESULTS = {"finer": (0.0071, -11), "same": (SCALE, ZERO), "coarser": (0.04, 3)}
 
 def inputs(shape: tuple[int, ...]) -> list[Array]:
     """Random, extreme, and small integers whose means are ties often."""
-    rng = np.random.default_rng(3)
-    return [
-        rng.integers(-128, 128, shape).astype(np.int8),
-        rng.choice(np.asarray([-128, 127], np.int8), shape),
-        (rng.integers(0, 2, shape) + ZERO).astype(np.int8),
-        np.full(shape, -128, np.int8),
-    ]
+    return stored_bytes(shape, ZERO, 3)
 
 
 def mean(q: Array, kernel: Any, stride: Any, pad: Any, out: Any, counted: bool = False) -> Array:

@@ -10,7 +10,7 @@ import pytest
 import qfuse
 from qfuse._mlir import Bindings
 from qfuse.integrations import tosa
-from tests.tosa.ir import Lines
+from tests.tosa.ir import Lines, stored_bytes
 
 Array = np.ndarray[Any, Any]
 
@@ -34,13 +34,7 @@ def resize(f: Lines, x: str, size: str, mode: str) -> str:
 
 def inputs() -> list[Array]:
     """Random ones, extremes, ties of halves, and one number everywhere."""
-    rng = np.random.default_rng(4)
-    return [
-        rng.integers(-128, 128, SHAPE).astype(np.int8),
-        rng.choice(np.asarray([-128, 127], np.int8), SHAPE),
-        (rng.integers(0, 2, SHAPE) + ZERO).astype(np.int8),
-        np.full(SHAPE, -128, np.int8),
-    ]
+    return stored_bytes(SHAPE, ZERO, 4)
 
 
 def places(out: int, own: int, n: int, d: int, offset: int) -> list[tuple[int, int, float]]:
