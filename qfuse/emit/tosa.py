@@ -295,7 +295,9 @@ class TosaEmitter(Vocabulary):
         for step in form.steps:
             value = self._step(value, step, context)
         value = self.ops.cast(value, form.element)
-        return self._moved(value, form.moves, form.element)
+        for layout in form.moves:
+            value = self.move(layout, [value], form.element, 0 if layout.kind == "pad" else None)
+        return value
 
     def _as_float(self, sums: Sums) -> tuple[Value, int]:
         """Sums as f32, and how many bits they were shifted by to fit i32 (i48 has no other way)."""

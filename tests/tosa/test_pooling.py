@@ -246,3 +246,25 @@ def test_one_operation_on_unsigned_bytes() -> None:
         (got,) = tosa.run(module, [((stored - 140) * np.float32(SCALE)).astype(np.float32)])
         real = mean(stored - 140 + ZERO, (3, 3), (2, 1), (1, 1, 1, 1), (4, 6))
         assert (np.abs(got / np.float32(SCALE) - real) <= 0.5 + 1e-4).all()
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_padded_sums_that_others_read_as_floats(quantized: bool) -> None:
+    """A pad behind sums is by the zero point where these are quantized, and by 0.0 in their float value."""
+    f = Lines(q="2x5x4x3xi8")
+    x = f.op("reduce_sum", [f.dequantize("%q", SCALE, ZERO)], "2x5x1x3xf32", "axis = 2 : i32")
+    x = f.op("pad", [x, f.const_shape([0, 0, 1, 2, 0, 0, 0, 1]), f.const(0.0, "f32")], "2x8x1x4xf32")
+    y = f.op("exp", [x], f.types[x])
+    text = f.module(y, f.quantize(x, 0.0513, -4)) if quantized else f.module(y)
+    module = Bindings.first_available().parse_source(text, "module")
+    report = qfuse.fuse(module, "tosa-int")
+    assert report.summary["integer_ops"] == 1
+    after = str(module)
+    tosa.validate(after)
+    for q in inputs((2, 5, 4, 3)):
+        sums = (q.astype(np.float64) - ZERO).sum(2, keepdims=True) * np.float32(SCALE)
+        real = np.pad(sums, ((0, 0), (1, 2), (0, 0), (0, 1)))
+        values = tosa.run(after, [q])
+        np.testing.assert_allclose(values[0], np.exp(real), rtol=1e-5)
+        if quantized:
+            assert is_nearest(values[1], real / np.float32(0.0513) - 4)
