@@ -294,6 +294,20 @@ def broadcast(data: np.ndarray[Any, Any], index: Index, dims: tuple[int, ...]) -
     return moved.reshape([1 if a is None else data.shape[a] for a in axes])
 
 
+def over_extents(data: np.ndarray[Any, Any], index: Index, extents: Extents) -> np.ndarray[Any, Any] | None:
+    """`data`, read at `index`, as an array over dimensions of `extents`: extent 1 where it does not vary.
+
+    Blocks and remainders are written out. None where that takes an extent that is not known.
+    """
+    aligned = broadcast(data, index, tuple(range(len(extents))))
+    if aligned is not None:
+        return aligned
+    used = dims_of_index(index)
+    if any(extents[d] is None for d in used):
+        return None
+    return gather(data, index, [(extents[d] or 0) if d in used else 1 for d in range(len(extents))])
+
+
 @lru_cache(maxsize=1 << 10)
 def _axes(index: Index, dims: tuple[int, ...]) -> tuple[int | None, ...] | None:
     """For each of `dims` the axis that is read along it, or None where nothing is."""
@@ -317,6 +331,7 @@ __all__ = [
     "axis_param",
     "block_size",
     "broadcast_to_dims",
+    "over_extents",
     "constant",
     "varies_along",
 ]

@@ -34,10 +34,10 @@ from qfuse.emit.tosa_unsigned import as_stored, flip, unflip
 from qfuse.emit.vocabulary import Vocabulary
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import AccumForm, Array, Decision, Environment, Refusal, Step, StoredForm
-from qfuse.indexing import Index
+from qfuse.indexing import Extents, Index
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Node
-from qfuse.qparams import Param, QuantParams, StorageType, broadcast_to_dims
+from qfuse.qparams import Param, QuantParams, StorageType, over_extents
 from qfuse.regrouping import Regrouping
 
 _STEPS = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
@@ -256,8 +256,8 @@ class TosaEmitter(Vocabulary):
         value = ops.cast(flip(ops, self.copy(context.q(form.q), form.index, params.extents)), "i32")
         if params.zero_point.data is None:
             value = ops.binary("add", value, ops.number(128, rank, "i32"))
-        value = ops.binary("sub", value, self._parameter(params.zero_point, rank, "i32", -128))
-        return ops.binary("mul", ops.cast(value, "f32"), self._parameter(params.scale, rank, "f32"))
+        value = ops.binary("sub", value, self._parameter(params.zero_point, params.extents, "i32", -128))
+        return ops.binary("mul", ops.cast(value, "f32"), self._parameter(params.scale, params.extents, "f32"))
 
     def repaired_contraction(self, op: Any, sides: Sequence[tuple[int, int]], tensors: Sequence[Value]) -> Value:
         """An integer operation on unsigned bytes with signed ones and their zero points in place of `sides`."""
@@ -267,11 +267,11 @@ class TosaEmitter(Vocabulary):
             inputs[side - 2] = self.ops.constant(np.asarray([zero]), "i8")
         return self._repeated(op, inputs, self.ops.element(op.results[0]))
 
-    def _parameter(self, param: Param, rank: int, element: str, plus: int = 0) -> Value:
-        """A scale or zero point over `rank` dimensions; a constant with `plus` added."""
+    def _parameter(self, param: Param, extents: Extents, element: str, plus: int = 0) -> Value:
+        """A scale or zero point over dimensions of `extents`; a constant with `plus` added."""
         if param.data is None:
-            return self.ops.aligned(self.ops.cast(param.value, element), param.index, rank)
-        held = broadcast_to_dims(param, list(range(rank)))
+            return self.ops.aligned(self.ops.cast(param.value, element), param.index, len(extents))
+        held = over_extents(param.data, param.index, extents)
         assert held is not None
         return self.ops.constant(held + plus if plus else held, element)
 

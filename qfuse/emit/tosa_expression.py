@@ -18,7 +18,7 @@ from qfuse.fixed_point import Multiplier
 from qfuse.graph import Array
 from qfuse.indexing import Extents, Index, constant
 from qfuse.matchers.scalar import Scalar
-from qfuse.qparams import StorageType, broadcast
+from qfuse.qparams import StorageType, over_extents
 
 _INTEGER = {"addi": "add", "subi": "sub", "muli": "mul", "maxsi": "maximum", "minsi": "minimum"}
 _FLOAT = {"add": "add", "sub": "sub", "mul": "mul", "max": "maximum", "min": "minimum"}
@@ -32,13 +32,13 @@ WRITTEN = frozenset({
 })  # fmt: skip
 
 
-def numbers_of(scalar: Scalar, rank: int) -> Array | None:
-    """The constant values of a leaf, over `rank` dimensions, or None."""
+def numbers_of(scalar: Scalar, extents: Extents) -> Array | None:
+    """The constant values of a leaf, over dimensions of `extents`, or None."""
     if scalar.op == "const":
-        return np.full((1,) * rank, scalar.payload)
+        return np.full((1,) * len(extents), scalar.payload)
     if scalar.op == "array":
         array, index = scalar.payload
-        return broadcast(array, index, tuple(range(rank)))
+        return over_extents(array, index, extents)
     return None
 
 
@@ -67,7 +67,7 @@ class TosaExpression:
 
     def _write(self, scalar: Scalar) -> Value:
         element = _element(scalar.type)
-        numbers = numbers_of(scalar, self._rank)
+        numbers = numbers_of(scalar, self._extents)
         if numbers is not None:
             held = numbers if element[0] == "f" else np.clip(numbers, -(1 << 31), (1 << 31) - 1)
             return self._ops.constant(held, element)
@@ -116,7 +116,7 @@ class TosaExpression:
     def _rescale(self, scalar: Scalar, element: str = "i32", zero: int = 0) -> Value:
         """A rescale to `element`, with a zero point of the result."""
         rounding, bits = scalar.payload
-        mantissa, shift = (numbers_of(a, self._rank) for a in scalar.args[1:])
+        mantissa, shift = (numbers_of(a, self._extents) for a in scalar.args[1:])
         assert mantissa is not None
         assert shift is not None
         multiplier = Multiplier(mantissa.astype(np.int64), shift.astype(np.int64), bits)

@@ -9,8 +9,8 @@ import numpy as np
 from qfuse.emit.fixed_epilogue import FixedScale
 from qfuse.emit.spec import Side
 from qfuse.graph import Array
-from qfuse.indexing import Index, as_dim
-from qfuse.qparams import Param, StorageType, broadcast_to_dims
+from qfuse.indexing import dims_of_index, positions
+from qfuse.qparams import Param, StorageType, over_extents
 
 
 @dataclass(eq=False)
@@ -83,20 +83,28 @@ def operand_of(side: Side) -> Operand:
     if number is not None and storage.bits == 8 and -128 <= number <= 127:
         return Operand(side, storage, array, int(number), offset=offset)
     if array is not None and zero.data is not None:
-        less = shifted(array, zero, side.index)
+        less = shifted(array, zero, side)
         if less is not None and storage.min <= less.min(initial=0) and less.max(initial=0) <= storage.max:
             return Operand(side, storage, less.astype(f"i{storage.bits // 8}"), offset=offset)
     return Operand(side, storage, array, 0, zero, offset)
 
 
-def shifted(array: Array, zero: Param, index: Index) -> Array | None:
-    """A constant operand less its zero points, which run along whole dimensions of it."""
-    dims = [as_dim(e) for e in index]
-    if any(d is None and n != 1 for d, n in zip(dims, array.shape, strict=True)):
+def shifted(array: Array, zero: Param, side: Side) -> Array | None:
+    """A constant operand less its zero points, over the loops; None where one integer is read with several of them."""
+    assert zero.data is not None
+    index = side.index
+    loops = side.params.extents
+    read = dims_of_index(index)
+    if not dims_of_index(zero.index) <= read:
         return None
-    unread = 1 + max((d for d in dims if d is not None), default=0)
-    found = broadcast_to_dims(zero, [unread + i if d is None else d for i, d in enumerate(dims)])
-    return None if found is None else array.astype(np.int64) - found.astype(np.int64)
+    sizes = [(n or 0) if d in read else 1 for d, n in enumerate(loops)]
+    zeros = over_extents(zero.data.astype(np.int64), zero.index, sizes)
+    if zeros is None:
+        return None
+    places = tuple(positions(e, sizes) for e in index)
+    less = np.zeros(array.shape, np.int64)
+    less[places] = zeros
+    return array.astype(np.int64) - less if bool((less[places] == zeros).all()) else None
 
 
 def fits_operand(storage: StorageType, zero: int) -> bool:

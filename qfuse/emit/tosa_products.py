@@ -10,7 +10,7 @@ constants, and the bias, are one number a column (or a row), whose digits are fu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from qfuse.emit.tosa_operand import Operand, held_operand, shifted
 from qfuse.emit.tosa_ops import TosaOps
 from qfuse.graph import Array
 from qfuse.indexing import compose, dims_of_index, gather
-from qfuse.qparams import Param, broadcast_to_dims
+from qfuse.qparams import Param, over_extents
 
 _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
 #: Products of i16 that an i48 sum takes.
@@ -100,7 +100,7 @@ def _parts(operand: Operand) -> list[Part] | str:
     if operand.array is not None:
         array = operand.array.astype(np.int64) - operand.zero
         if operand.rest is not None:
-            known = None if operand.rest.data is None else shifted(array, operand.rest, side.index)
+            known = None if operand.rest.data is None else shifted(array, operand.rest, side)
             if known is None:
                 return "the zero point of a constant operand of 16 bits is known at run time only"
             array = known
@@ -179,15 +179,15 @@ def groups_of(planned: PlannedContraction) -> tuple[list[int], list[int], list[i
 
 def over_dims(ops: TosaOps, planned: PlannedContraction, param: Param, element: str) -> Value:
     """A parameter over the accumulators' dimensions, extent 1 where it does not vary."""
-    rank = len(planned.out_loops)
     to_dims = loops_to_dims(planned.out_loops, len(planned.extents))
-    index = compose(param.index, to_dims, out_extents(planned.extents, planned.out_loops))
+    extents = out_extents(planned.extents, planned.out_loops)
+    index = compose(param.index, to_dims, extents)
     if param.data is not None:
-        found = broadcast_to_dims(replace(param, index=index), list(range(rank)))
+        found = over_extents(param.data, index, extents)
         assert found is not None
         return ops.constant(found, element)
     value = ops.cast(param.value, element)
-    return ops.aligned(value, index, rank)
+    return ops.aligned(value, index, len(extents))
 
 
 def digits_of(total: Array) -> tuple[tuple[int, ...], tuple[Array, ...]]:

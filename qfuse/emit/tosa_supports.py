@@ -30,7 +30,7 @@ from qfuse.indexing import Extents, Index, as_dim, compose
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Convolution, Reduction
 from qfuse.matchers.scalar import Scalar
-from qfuse.qparams import Param, StorageType, broadcast_to_dims
+from qfuse.qparams import StorageType
 
 _MOVES = frozenset({
     "tosa.transpose", "tosa.reshape", "tosa.identity", "tosa.concat", "tosa.pad", "tosa.slice", "tosa.gather",
@@ -160,16 +160,12 @@ def _contraction(planned: PlannedContraction) -> Iterator[str]:
 
 
 def _scales(planned: PlannedContraction, side: Side) -> Iterator[str]:
-    """Parameters must run along whole dimensions of the result."""
+    """Parameters that are known at run time only must run along whole dimensions of the result."""
     to_dims = loops_to_dims(planned.out_loops, len(planned.extents))
     extents = out_extents(planned.extents, planned.out_loops)
     for param in (side.params.scale, side.params.zero_point):
         index = compose(param.index, to_dims, extents)
-        if param.data is not None:
-            over = Param(index, param.data)
-            if broadcast_to_dims(over, list(range(len(extents)))) is None:
-                yield "parameters vary in blocks along the result"
-        else:
+        if param.data is None:
             yield from _index(index)
 
 
@@ -371,16 +367,14 @@ def _expression(scalar: Scalar, env: Environment, extents: Extents) -> Iterator[
             yield from _tensor(tensor, env)
             if node.type not in ("i8", "i16", "i32"):
                 yield f"an operand of {node.type}"
-        elif node.op == "array" and numbers_of(node, len(extents)) is None:
-            yield "parameters vary in blocks"
         elif node.op == "extui" and (node.args[0].op != "stored" or node.args[0].type != "i8"):
             yield "an unsigned operand of more than 8 bits"
         elif node.op == "rescale":
-            yield from _rescaled(node, len(extents))
+            yield from _rescaled(node, extents)
 
 
-def _rescaled(node: Scalar, rank: int) -> Iterator[str]:
-    numbers = [numbers_of(a, rank) for a in node.args[1:]]
+def _rescaled(node: Scalar, extents: Extents) -> Iterator[str]:
+    numbers = [numbers_of(a, extents) for a in node.args[1:]]
     mantissa, shift = numbers
     if mantissa is None or shift is None:
         yield "a multiplier that is not constant"

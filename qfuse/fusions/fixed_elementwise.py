@@ -29,7 +29,7 @@ from qfuse.graph import Array, Environment, Made, Refusal
 from qfuse.indexing import Extents, compose, identity
 from qfuse.matchers.nodes import Quantize
 from qfuse.matchers.scalar import Scalar
-from qfuse.qparams import Param, QuantParams, StorageType, broadcast_to_dims
+from qfuse.qparams import Param, QuantParams, StorageType, over_extents
 
 #: Magnitudes of integers between rescales stay below this.
 _LIMIT = float(1 << 31)
@@ -104,7 +104,7 @@ def _refusal(reason: str) -> Refusal:
 
 
 def _over(param: Param, extents: Extents) -> Array | None:
-    return broadcast_to_dims(param, list(range(len(extents)))) if param.data is not None and param.data.size else None
+    return over_extents(param.data, param.index, extents) if param.data is not None and param.data.size else None
 
 
 class _Planner:
@@ -167,16 +167,16 @@ class _Planner:
             if scalar.op in ("extf", "truncf"):
                 return self._constant(scalar.args[0])
             if scalar.op == "array":
-                found = broadcast_to_dims(Param(scalar.payload[1], scalar.payload[0]), list(range(self.rank)))
+                found = over_extents(*scalar.payload, self.extents)
                 if found is not None:
                     return found.astype(np.float64)
-            raise NotIntegerError("a parameter varies in blocks")
+            raise NotIntegerError("a parameter varies in blocks along dynamic extents")
         if scalar.op == "const":
             return np.full((1,) * self.rank, scalar.payload, np.float64)
         if scalar.op == "elem":
             value, index = scalar.payload
             array = self.env.reader.constants.read(value)
-            found = None if array is None else broadcast_to_dims(Param(index, array), list(range(self.rank)))
+            found = None if array is None else over_extents(array, index, self.extents)
             if found is not None:
                 return found.astype(np.float64)
         array = self.env.reader.evaluate_over(scalar, self.extents)

@@ -10,8 +10,8 @@ from qfuse.emit.base import loops_to_dims, out_extents
 from qfuse.emit.spec import PlannedContraction
 from qfuse.fixed_point import is_power_of_two
 from qfuse.graph import Array, Environment, Refusal, Step, StepOperand, StoredForm
-from qfuse.indexing import Extents, Index, compose, dims_of_index, gather, is_identity
-from qfuse.qparams import Param, broadcast_to_dims
+from qfuse.indexing import Extents, Index, compose, gather, is_identity
+from qfuse.qparams import Param, over_extents
 
 #: Scales along two dimensions are multiplied out up to so many numbers.
 _MOST_SCALES = 1 << 16
@@ -90,21 +90,10 @@ def constant_param(what: str, param: Param, extents: Extents) -> Array | Refusal
     """A constant parameter over dimensions of these extents."""
     if param.data is None or not param.data.size:
         return Refusal(f"the {what} is known only at run time", "use epilogue=float, or quantize statically")
-    found = _over_dims(param.data, param.index, extents)
+    found = over_extents(param.data, param.index, extents)
     if found is None:
         return Refusal(f"the {what} varies along dynamic extents in blocks, which fixed point does not take")
     return found
-
-
-def _over_dims(array: Array, index: Index, extents: Extents) -> Array | None:
-    """A constant read at `index`, over the dimensions: extent 1 where it does not vary. None for dynamic gathers."""
-    aligned = broadcast_to_dims(Param(index, array), list(range(len(extents))))
-    if aligned is not None:
-        return aligned
-    used = dims_of_index(index)
-    if any(extents[d] is None for d in used):
-        return None
-    return gather(array, index, [(extents[d] or 0) if d in used else 1 for d in range(len(extents))])
 
 
 def follow(line: Line, step: Step, planned: PlannedContraction, env: Environment) -> Refusal | None:
@@ -170,7 +159,7 @@ def _addend(operand: StepOperand, extents: Extents, env: Environment) -> tuple[S
         return None
     params = form.params.over(operand.index, extents)
     index = compose(form.index, operand.index, extents)
-    scale = _over_dims(form.params.scale.data, params.scale.index, extents)
+    scale = over_extents(form.params.scale.data, params.scale.index, extents)
     if scale is None or params.scale.data is None or not env.is_readable(form.q, index, extents):
         return None
     return replace(form, params=params), index, scale.astype(np.float64)
@@ -181,7 +170,7 @@ def _constant_over(operand: StepOperand, extents: Extents, env: Environment) -> 
     if operand.number is not None:
         return np.full((1,) * len(extents), operand.number, np.float64)
     constant = constant_operand(operand, env)
-    return None if constant is None else _over_dims(*constant, extents)
+    return None if constant is None else over_extents(*constant, extents)
 
 
 def constant_operand(operand: StepOperand, env: Environment) -> tuple[Array, Index] | None:
@@ -220,8 +209,8 @@ def _take_integers(line: Line, step: Step, extents: Extents, env: Environment) -
     stored = None if operand is None else _stored_constant(operand, env)
     if operand is None or stored is None:
         return False
-    whole = _over_dims(stored[0], operand.index, extents)
-    scale = _over_dims(np.broadcast_to(stored[1], stored[0].shape), operand.index, extents)
+    whole = over_extents(stored[0], operand.index, extents)
+    scale = over_extents(np.broadcast_to(stored[1], stored[0].shape), operand.index, extents)
     if whole is None or scale is None or not (line.slope > 0).all():
         return False
     apart = np.abs(scale - line.slope) / line.slope
