@@ -19,6 +19,7 @@ from qfuse.qparams import (
     StorageType,
     axis_param,
     broadcast_to_dims,
+    over_extents,
     varies_along,
 )
 from tests.test_indexing import value
@@ -292,3 +293,16 @@ def test_parameters_of_a_slice_that_begins_at_0() -> None:
     assert part.data.tolist() == [1.0, 2.0]
     whole = base.over(identity(2), (3, 4))
     assert whole.data is base.data
+
+
+def test_blocks_and_remainders_are_written_out() -> None:
+    """Over the dimensions that are read, and not where their extents are not known."""
+    data = ramp(3, 2)
+    split = (floordiv(dim(1), 2, (4, 6)), mod(dim(1), 2, (4, 6)))
+    found = over_extents(data, split, (4, 6))
+    assert found is not None
+    assert found.tolist() == data.reshape(1, 6).tolist()
+    blocks = over_extents(ramp(3), (floordiv(dim(1), 2, (None, 6)),), (None, 6))
+    assert blocks is not None
+    assert blocks.tolist() == [[1, 1, 2, 2, 3, 3]]
+    assert over_extents(ramp(3), (floordiv(dim(0), 2, (None, 6)),), (None, 6)) is None

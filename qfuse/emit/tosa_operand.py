@@ -97,7 +97,7 @@ def shifted(array: Array, zero: Param, side: Side) -> Array | None:
     read = dims_of_index(index)
     if not dims_of_index(zero.index) <= read:
         return None
-    sizes = [(n or 0) if d in read else 1 for d, n in enumerate(loops)]
+    sizes = tuple((n or 0) if d in read else 1 for d, n in enumerate(loops))
     zeros = over_extents(zero.data.astype(np.int64), zero.index, sizes)
     if zeros is None:
         return None

@@ -167,7 +167,8 @@ class _Planner:
             if scalar.op in ("extf", "truncf"):
                 return self._constant(scalar.args[0])
             if scalar.op == "array":
-                found = over_extents(*scalar.payload, self.extents)
+                array, index = scalar.payload
+                found = over_extents(array, index, self.extents)
                 if found is not None:
                     return found.astype(np.float64)
             raise NotIntegerError("a parameter varies in blocks along dynamic extents")

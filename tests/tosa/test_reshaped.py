@@ -139,3 +139,23 @@ def test_no_fuse_of_rows_that_are_repeated() -> None:
     place = "an operand of the elementwise operation is read at (((d0) mod 2), d1), which is not a list of dimensions"
     assert {e["reason"] for e in report.missed if e["op"] != "tosa.tile"} == {place}
     assert str(module) == before
+
+
+def test_parameters_in_blocks_along_the_merged_dimension() -> None:
+    """Three scales of six elements each are written out as eighteen: against real arithmetic."""
+    scales, zeros = np.asarray([0.01, 0.02, 0.03], np.float32), np.asarray([3, -4, 60])
+    f = Lines(q="2x4x3x6xi8", p="2x4x18xi8")
+    x = f.dequantize("%q", scales.reshape(1, 1, 3, 1), zeros.reshape(1, 1, 3, 1))
+    y = binary(f, "add", reshape(f, x, [2, 4, 18]), f.dequantize("%p", 0.015, -4))
+    module = Bindings.first_available().parse_source(f.module(f.quantize(y, 0.04, 2)), "module")
+    report = qfuse.fuse(module, "tosa-int")
+    assert report.missed == []
+    assert floats_in(str(module)) == []
+    near = 0.5 + report.applied[0]["tie_distance"] + 1e-6
+    rng = np.random.default_rng(6)
+    for low, high in ((-128, 127), (-128, -127), (126, 127), (-3, 4)):
+        q, p = (rng.integers(low, high + 1, shape).astype(np.int8) for shape in ((2, 4, 3, 6), (2, 4, 18)))
+        (got,) = tosa.run(module, [q, p])
+        left = ((q - zeros[:, None]) * scales[:, None].astype(np.float64)).reshape(2, 4, 18)
+        real = (left + (p + 4.0) * np.float32(0.015)) / np.float64(np.float32(0.04)) + 2
+        assert np.abs(got - np.clip(real, -128, 127)).max() <= near
