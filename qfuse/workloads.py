@@ -116,14 +116,14 @@ class Workloads:
         if not isinstance(stored, Made) or stored.decision is not decision:
             return None if decision.replacement is not None else self.of_operation(decision.node.op, decision.node)
         written = self.stored(stored)
-        base = next((n for n in decision.needs if isinstance(n, Decision)), None)
+        bases = [n for n in decision.needs if isinstance(n, Decision)]
+        base = bases[0] if bases else None
         reads = [self.stored(n) for n in decision.needs if not isinstance(n, Decision)]
         if base is not None and isinstance(decision.fusion, KernelFusion):
             within = self._accumulate(base)
             kind, compute, operations = within.kind, within.compute, within.operations
             return Workload(kind, True, decision.fusion.id, compute, operations, tuple(reads), (written,))
-        if base is not None:
-            reads.append(self._accumulators(base.payload))
+        reads += [self._accumulators(b.payload) for b in bases]
         reads += [self._tensor(v) for v in decision.float_inputs if self._env.form(v) is None]
         elements = count(self._bindings.extents(decision.node.result.type))
         each, compute = self._arithmetic(decision, base)

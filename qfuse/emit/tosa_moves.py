@@ -120,7 +120,7 @@ class TosaMoves:
         return value
 
     def transpose(self, value: Value, perms: Sequence[int]) -> Value:
-        """Dimension i of the result is dimension `perms[i]` of `value`."""
+        """Dimension i of the result is dimension `perms[i]` of `value`; the same ones are made once."""
         source, own = self.transposed_from(value)
         perms = [own[p] for p in perms]
         shape = self.shape(source)
@@ -130,9 +130,13 @@ class TosaMoves:
         moved = tuple(shape[p] for p in perms)
         if known is not None:
             return self.constant(known.transpose(perms), self.element(source))
-        attributes = {"perms": self.builder.attribute(f"array<i32: {', '.join(map(str, perms))}>")}
-        type_ = self.builder.tensor(moved, self.element(source))
-        return self.builder.create("tosa.transpose", [type_], [source], attributes).results[0]
+        key = (source, *perms)
+        if key not in self._made:
+            attributes = {"perms": self.builder.attribute(f"array<i32: {', '.join(map(str, perms))}>")}
+            type_ = self.builder.tensor(moved, self.element(source))
+            with self.builder.behind(source):  # where all that read it can
+                self._made[key] = self.builder.create("tosa.transpose", [type_], [source], attributes).results[0]
+        return self._made[key]
 
     def transposed_from(self, value: Value) -> tuple[Value, list[int]]:
         """What a tensor is transposed from, and how; itself where it is not."""

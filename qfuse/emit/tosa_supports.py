@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -71,8 +72,16 @@ def _reasons(decision: Decision, env: Environment) -> Iterator[str]:
         yield from _elementwise(payload, env)
     elif isinstance(payload, PlannedQuantize):
         yield "a quantize is not spelled anew"
-    for branch in getattr(payload, "branches", ()):
-        yield from _elementwise(branch, env)
+    elif hasattr(payload, "branches"):
+        yield from _joined(payload, env)
+
+
+def _joined(planned: Any, env: Environment) -> Iterator[str]:
+    """Branches, each an expression or accumulators, and the moves behind their concat."""
+    for branch in planned.branches:
+        yield from _elementwise(branch, env) if isinstance(branch, PlannedElementwise) else _requantize(branch, env)
+    for layout in planned.moves:
+        yield from _move(layout, env)
 
 
 # -- tensors and moves -------------------------------------------------------------------------------------------

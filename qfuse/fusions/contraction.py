@@ -16,6 +16,7 @@ import numpy as np
 
 from qfuse.emit.spec import PlannedContraction, Side
 from qfuse.fusions.base import Fusion
+from qfuse.fusions.expression import constant_operand_over
 from qfuse.fusions.requires import kind_of
 from qfuse.graph import AccumForm, Array, Decision, Environment, Refusal, Step, StepOperand, StoredForm
 from qfuse.indexing import (
@@ -111,9 +112,10 @@ def init_steps(node: Contraction | Reduction, element: str, extents: Extents, en
     if leaf.op == "const":
         number = float(leaf.payload)
         return () if number == 0.0 else (Step("add", StepOperand(number=number)),)
-    value, index = leaf.payload
-    if env.reader.constants.read(value) is not None and not is_plain(index) and not any(e.const for e in index):
-        whole = leaf  # channels of a constant that are split or merged
+    if leaf is not whole and env.reader.constants.read(leaf.payload[0]) is not None:
+        part = constant_operand_over(leaf, extents, env)  # channels that are split, merged or left out
+        if part is not None:
+            return (Step("add", part),)
     value, index = whole.payload
     return (Step("add", StepOperand(value=value, index=index, element=leaf.type)),)
 

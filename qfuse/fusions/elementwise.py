@@ -14,7 +14,7 @@ read, and expressions of statistics of a dequantized tensor (softmax, normalizat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,13 +113,9 @@ class FuseElementwise(Fusion):
         exactness = f"within-{plan.steps}-lsb" if plan.steps else "bit-exact"
         payload = PlannedElementwise(root.node, plan.scalar, root.extents, root.moves)
         decision = Decision(self, root.node, exactness, needs=stored_tensors(plan.scalar), payload=payload)
-        for tensor in stored_tensors(plan.scalar):
-            if isinstance(tensor, Made) and isinstance(tensor.decision.fusion, CorrectedAccumulators):
-                tensor.decision.exactness = exactness
-                tensor.decision.detail = {"result": str(params)}
         bound = {"tie_distance": plan.distance, "scaling": env.options.scaling, "guard_bits": plan.guard}
         decision.detail = {**facts(root), **bound}
-        decision.requires = _requires(root, stored_tensors(plan.scalar), env)
+        decision.requires = _requires(root, ended(stored_tensors(plan.scalar), root.node, exactness), env)
         decision.replacement = Made(decision)
         return decision
 
@@ -141,17 +137,28 @@ def facts(root: Root) -> dict[str, Any]:
     return {"operation": ", ".join(root.operations), "input": inputs, "result": str(root.node.params)}
 
 
-def _requires(root: Root, tensors: Sequence[QValue], env: Environment) -> tuple[Requirements, ...]:
+def _requires(root: Root, accumulators: Sequence[Decision], env: Environment) -> tuple[Requirements, ...]:
     """What the expression needs, and what the accumulators need that it makes stored integers of."""
     own = of_rescaled("elementwise", root.traced.forms, root.node, env, root.operations)
-    read = [t.decision for t in tensors if isinstance(t, Made) and isinstance(t.decision.fusion, CorrectedAccumulators)]
     clamp = "range" if {"max", "min"} & set(root.operations) else own.clamp
-    results = [
-        of_result(d.node, root.node.params, own.epilogue, own.scaling, clamp)
-        for d in read
-        if isinstance(d.node, Contraction | Reduction)
-    ]
-    return (own, *results)
+    return (own, *of_ended(accumulators, root.node, own, clamp))
+
+
+def ended(tensors: Sequence[QValue], node: Quantize, exactness: str) -> list[Decision]:
+    """The accumulators among what an expression reads that `node` quantizes, which are then as exact as it is."""
+    read = [t.decision for t in tensors if isinstance(t, Made) and isinstance(t.decision.fusion, CorrectedAccumulators)]
+    for decision in read:
+        decision.exactness, decision.detail = exactness, {"result": str(node.params)}
+    return read
+
+
+def of_ended(
+    accumulators: Sequence[Decision], node: Quantize, own: Requirements, clamp: str | None
+) -> Iterator[Requirements]:
+    """What accumulators need that an expression makes stored integers of; `own` is what the expression needs."""
+    for decision in accumulators:
+        if isinstance(decision.node, Contraction | Reduction):
+            yield of_result(decision.node, node.params, own.epilogue, own.scaling, clamp)
 
 
 def refuse_common(root: Root, env: Environment) -> Refusal | None:

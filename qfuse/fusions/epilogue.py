@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from qfuse._mlir import Value
 from qfuse.fusions.base import Fusion
-from qfuse.fusions.expression import trace_back
+from qfuse.fusions.expression import constant_operand_over, trace_back
 from qfuse.graph import (
     AccumForm,
     Decision,
@@ -21,13 +19,11 @@ from qfuse.graph import (
     StepOperand,
     StoredForm,
 )
-from qfuse.indexing import Extents, compose, identity, is_identity
+from qfuse.indexing import compose, is_identity
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Elementwise, Node
 from qfuse.matchers.scalar import Scalar, leaves, substitute_index
 
-#: Elements of a constant that is computed in a body.
-_MOST_CONSTANTS = 1 << 16
 _BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "max": "max", "min": "min"}
 
 
@@ -161,28 +157,14 @@ def _operand(scalar: Scalar, form: AccumForm, extents: tuple[int | None, ...], e
         return None
     own = env.bindings.extents(form.decision.node.result.type)
     scalar = substitute_index(scalar, form.to_value, own)
-    constant = None if scalar.op == "elem" else _constant(scalar, own, env)
+    constant = None if scalar.op == "elem" else constant_operand_over(scalar, own, env)
     if constant is not None:
-        return StepOperand(element=scalar.type, scalar=constant)
+        return constant
     stored = _of_integers(scalar, own, env)
     if scalar.op != "elem":
         return None if stored is None else StepOperand(element=scalar.type, scalar=stored)
     value, index = scalar.payload
     return StepOperand(value=value, index=index, element=scalar.type, scalar=stored)
-
-
-def _constant(scalar: Scalar, extents: Extents, env: Environment) -> Scalar | None:
-    """Constants that are computed in the body, as the divisor of a mean that leaves out padding; or None."""
-    held = {"f32": np.float32, "f64": np.float64}.get(scalar.type)
-    array = None if held is None else env.reader.evaluate_over(scalar, extents)
-    if array is None or array.size > _MOST_CONSTANTS:
-        return None
-    array = array.astype(held)
-    if array.size == 1:
-        return Scalar("const", scalar.type, payload=array.reshape(-1)[0])
-    dims = identity(len(extents))
-    varying = [d for d, n in enumerate(array.shape) if n != 1]
-    return Scalar("array", scalar.type, payload=(array.squeeze(), tuple(dims[d] for d in varying)))
 
 
 def _of_integers(scalar: Scalar, extents: tuple[int | None, ...], env: Environment) -> Scalar | None:

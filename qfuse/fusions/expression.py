@@ -18,7 +18,7 @@ from qfuse.emit.base import loops_to_dims, out_extents
 from qfuse.emit.expression import SPELLED, nodes, number
 from qfuse.emit.spec import PlannedContraction
 from qfuse.fusions.base import Fusion
-from qfuse.graph import AccumForm, Decision, Environment, Existing, Folded, Made, Moved, QValue, StoredForm
+from qfuse.graph import AccumForm, Decision, Environment, Existing, Folded, Made, Moved, QValue, StepOperand, StoredForm
 from qfuse.indexing import Extents, Index, as_dim, compose, identity, is_plain, printed
 from qfuse.matchers.functions import LIBRARY
 from qfuse.matchers.nodes import Dequantize, Elementwise, LayoutNode, Reduction
@@ -163,7 +163,7 @@ class _Tracer:
         array = reader.constants.read(value)
         if array is not None:
             if array.size != 1:
-                return leaf if is_plain(index) else self._gathered(leaf)
+                return leaf if is_plain(index) else constant_over(leaf, self.extents, self.env) or leaf
             return Scalar("const", leaf.type, payload=_scalar_of(array, leaf.type))
         form = self.env.form(value)
         if isinstance(form, AccumForm):
@@ -187,15 +187,6 @@ class _Tracer:
             self.through.append(value)
             return found
         return found if found.op == "const" else leaf
-
-    def _gathered(self, leaf: Scalar) -> Scalar:
-        """A constant over the dimensions along which it varies; the leaf itself where these are too many."""
-        array = self.env.reader.evaluate_over(leaf, self.extents)
-        if array is None or array.size > _MOST_CONSTANTS or leaf.type not in ("f32", "f64"):
-            return leaf
-        dims = identity(len(self.extents))
-        varying = tuple(d for d, n in zip(dims, array.shape, strict=True) if n != 1)
-        return Scalar("array", leaf.type, payload=(array.squeeze(), varying))
 
     def _accumulated(self, form: AccumForm, index: Index) -> Scalar:
         """The float value of accumulators, on the corrected accumulators as integers."""
@@ -246,6 +237,30 @@ def corrected(decision: Decision, env: Environment) -> Made:
         )
         found = env.corrected[decision] = Made(made)
     return found
+
+
+def constant_over(scalar: Scalar, extents: Extents, env: Environment) -> Scalar | None:
+    """An expression of constants over dimensions of these extents, as a number or an array along those it varies along.
+
+    None where it is not constant, of another type than f32 or f64, or has too many elements.
+    """
+    held = {"f32": np.float32, "f64": np.float64}.get(scalar.type)
+    array = None if held is None else env.reader.evaluate_over(scalar, extents)
+    if array is None or array.size > _MOST_CONSTANTS:
+        return None
+    array = array.astype(held)
+    if array.size == 1:
+        return Scalar("const", scalar.type, payload=array.reshape(-1)[0])
+    varying = tuple(d for d, n in zip(identity(len(extents)), array.shape, strict=True) if n != 1)
+    return Scalar("array", scalar.type, payload=(array.squeeze(), varying))
+
+
+def constant_operand_over(scalar: Scalar, extents: Extents, env: Environment) -> StepOperand | None:
+    """`constant_over` as the operand of a step, or None."""
+    found = constant_over(scalar, extents, env)
+    if found is None or found.op == "const":
+        return None if found is None else StepOperand(number=float(found.payload), element=scalar.type)
+    return StepOperand(element=scalar.type, scalar=found)
 
 
 def is_repeatable(scalar: Scalar, env: Environment) -> bool:

@@ -8,6 +8,8 @@ max(round((s / t) * acc + b / t), 0) + z  because rounding is monotone and 0 is 
 
 from __future__ import annotations
 
+from typing import Any
+
 from qfuse._mlir import Value
 from qfuse.emit.expression import stored_tensors
 from qfuse.emit.fixed_epilogue import PlannedFixedRequantize, PlannedFixedRescale
@@ -89,9 +91,14 @@ class FuseRequantize(Fusion):
 
     def build(self, decision: Decision, context: object) -> object:
         """The epilogue and the layout operations behind it, by the target's emitter."""
-        if isinstance(decision.payload, PlannedFixedRequantize):
-            return context.emitter.requantize_fixed(decision.payload, decision.node, context)  # type: ignore[attr-defined]
-        return context.emitter.requantize(decision.payload, decision.node, context)  # type: ignore[attr-defined]
+        return requantized(decision.payload, decision.node, context)
+
+
+def requantized(planned: PlannedRequantize | PlannedFixedRequantize, node: Node, context: Any) -> Value:
+    """Accumulators as stored integers, by the target's emitter."""
+    if isinstance(planned, PlannedFixedRequantize):
+        return context.emitter.requantize_fixed(planned, node, context)
+    return context.emitter.requantize(planned, node, context)
 
 
 def _step_values(form: AccumForm) -> tuple[Value, ...]:

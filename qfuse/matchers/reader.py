@@ -230,6 +230,9 @@ class ScalarReader:
             return np.asarray(scalar.payload)
         if scalar.op == "index":
             return np.asarray(positions(scalar.payload, extents), np.int64)
+        if scalar.op == "array":
+            held, index = scalar.payload
+            return gather(held, index, extents)
         if id(scalar) in known:
             return known[id(scalar)][1]
         found: Any = None

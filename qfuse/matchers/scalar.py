@@ -31,8 +31,8 @@ class Scalar:
 
     Attributes:
         op: `const` (payload: number), `elem` (payload: (tensor value, index)), `ssa` (payload: scalar value),
-            `init` (payload: result number; the output's old value), `index` (payload: a `Linear`), or an operation's
-            name without dialect.
+            `init` (payload: result number; the output's old value), `index` (payload: a `Linear`), `array` (payload:
+            (constant values, index)), or an operation's name without dialect.
         type: printed type.
         args: operands.
         payload: see `op`; the predicate for comparisons.
@@ -106,6 +106,9 @@ def substitute_index(scalar: Scalar, index: Index, extents: Extents) -> Scalar:
     if scalar.op == "elem":
         value, inner = scalar.payload
         return Scalar("elem", scalar.type, payload=(value, compose(inner, index, extents)))
+    if scalar.op == "array":
+        held, inner = scalar.payload
+        return Scalar("array", scalar.type, payload=(held, compose(inner, index, extents)))
     if scalar.op == "index":
         return Scalar("index", scalar.type, payload=compose((scalar.payload,), index, extents)[0])
     if not scalar.args:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import qfuse
 from tests.fusions.ir import Function, fused, parse, refused, run
 
 
@@ -38,8 +39,42 @@ def expression() -> Function:
     return f.returns(f.quantize(concat(f, both, y, x)))
 
 
-FIRES = [two, one_of_equal_parameters, expression]
 OPTIONS: list[dict[str, Any]] = [{}, {"rounding": "magic"}, {"epilogue": "fixed-point"}]
+
+
+def product(f: Function, x: str, zero: int) -> str:
+    """`x` times six columns of run-time weights."""
+    w = f.dequantize(f.argument("i8", (6, 6)), 0.02, zero, shape=(6, 6))
+    start = f.line("arith.constant dense<0.0> : tensor<4x6xf32>")
+    types = "ins({}, {} : tensor<4x6xf32>, tensor<6x6xf32>) outs({} : tensor<4x6xf32>) -> tensor<4x6xf32>"
+    return f.line("linalg.matmul " + types.format(x, w, start))
+
+
+def accumulators() -> Function:
+    """Two products and a dequantized tensor, with a relu behind their concat."""
+    f = Function("accumulators")
+    x = f.dequantize(f.argument("i8"), 0.05, 3)
+    joined = concat(f, product(f, x, 0), x, product(f, x, -9))
+    relu = f.unary(joined, "    %c = arith.constant 0.0 : f32\n    %y = arith.maximumf %a, %c : f32")
+    return f.returns(f.quantize(relu))
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_accumulators(options: dict[str, Any]) -> None:
+    f = accumulators()
+    module, report = fused(f, **options)
+    assert report.missed == []
+    assert [e["fusion"] for e in report.applied] == ["qfuse.contraction", "qfuse.contraction", "qfuse.concat"]
+    assert report.summary["integer_ops"] == report.summary["quantized_compute_ops"] == 3
+    before, after = (run({f.name: m}, [f])[f.name] for m in (parse(f), module))
+    for (want,), (got,) in zip(before, after, strict=True):
+        assert np.abs(want.astype(np.int64) - got.astype(np.int64)).max() <= 1
+    again = str(module)
+    assert qfuse.fuse(module, **options).applied == []
+    assert str(module) == again
+
+
+FIRES = [two, one_of_equal_parameters, expression]
 
 
 @pytest.mark.parametrize("make", FIRES, ids=lambda m: m.__name__)
