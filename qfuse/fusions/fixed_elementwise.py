@@ -28,6 +28,7 @@ from qfuse.fixed_point import (
 from qfuse.graph import Array, Environment, Made, Refusal
 from qfuse.indexing import Extents, compose, identity
 from qfuse.matchers.nodes import Quantize
+from qfuse.matchers.pieces import two_pieces
 from qfuse.matchers.scalar import Scalar
 from qfuse.qparams import Param, QuantParams, StorageType, over_extents
 
@@ -278,10 +279,13 @@ class _Planner:
         bound, error = max(left.bound, right.bound), max(left.error, right.error)
         return Term(Scalar(name, I64, (left.integer, right.integer)), left.scale, bound, error)
 
-    def _select(self, scalar: Scalar) -> Term:
+    def _select(self, scalar: Scalar) -> Term | Array:
         condition = scalar.args[0]
         if condition.op != "elem":
-            raise NotIntegerError(f"a choice by {condition.op} of dequantized values")
+            pieces = two_pieces(scalar)
+            if pieces is None:
+                raise NotIntegerError(f"a choice by {condition.op} of dequantized values")
+            return self.term(pieces)
         left, right = self._aligned(self.term(scalar.args[1]), self.term(scalar.args[2]))
         bound, error = max(left.bound, right.bound), max(left.error, right.error)
         return Term(Scalar("select", I64, (condition, left.integer, right.integer)), left.scale, bound, error)

@@ -117,8 +117,18 @@ class ScalarReader:
         found = known.get(id(scalar))
         if found is None:
             args = tuple([self._applied(a, view, known) for a in scalar.args])
-            found = known[id(scalar)] = fold(simplified(scalar.op, scalar.type, args, scalar.payload))
+            found = self._chosen(args, view.extents) if scalar.op == "select" else None
+            found = fold(simplified(scalar.op, scalar.type, args, scalar.payload)) if found is None else found
+            known[id(scalar)] = found
         return found
+
+    def _chosen(self, args: tuple[Scalar, ...], extents: Extents) -> Scalar | None:
+        """A select by a comparison that is an operation of its own, where both are a maximum or minimum; else None."""
+        condition = self.expand(args[0], extents) if args[0].op == "elem" else None
+        if condition is None:
+            return None
+        found = simplified("select", args[1].type, (condition, *args[1:]), None)
+        return None if found.op == "select" else found
 
     def outer(self, value: Value) -> Scalar:
         """A scalar defined outside a body: a constant, an element of a tensor, a cast of these, or opaque."""

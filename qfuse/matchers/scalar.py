@@ -22,8 +22,9 @@ TO_FLOAT = {"sitofp": True, "uitofp": False}
 TO_INT = {"fptosi": True, "fptoui": False}
 FLOAT_CASTS = ("extf", "truncf")
 CASTS = (*FLOAT_CASTS, *TO_FLOAT, *EXTENSIONS, "trunci", "index_cast")
-_GREATER = {2, 3, 9, 10}  # arith.cmpf predicates ogt, oge, ugt, uge
-_LESS = {4, 5, 11, 12}  # olt, ole, ult, ule
+#: Predicates of `arith.cmpf`: ogt, oge, ugt, uge and olt, ole, ult, ule.
+GREATER = {2, 3, 9, 10}
+LESS = {4, 5, 11, 12}
 
 
 class Scalar:
@@ -81,9 +82,9 @@ def _as_clamp(args: tuple[Scalar, ...]) -> tuple[str, tuple[Scalar, Scalar]] | N
     crossed = same(left, no) and same(right, yes)
     if not straight and not crossed:
         return None
-    if condition.payload in _GREATER:
+    if condition.payload in GREATER:
         return ("max" if straight else "min"), (yes, no)
-    if condition.payload in _LESS:
+    if condition.payload in LESS:
         return ("min" if straight else "max"), (yes, no)
     return None
 

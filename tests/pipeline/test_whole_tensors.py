@@ -83,6 +83,25 @@ REQUANTIZE = f"""
   %of = arith.sitofp %oq : tensor<{M}x{N}xi8> to {Y}
   %result = arith.mulf %of, %os : {Y}"""
 RELU = f"%c = arith.constant dense<0.0> : {Y}\n  %act = arith.maximumf %acc, %c : {Y}"
+CHOSEN = f"""
+  %c = arith.constant dense<0.0> : {Y}
+  %i1 = arith.cmpf ogt, %acc, %c : {Y}
+  %act = arith.select %i1, %acc, %c : tensor<{M}x{N}xi1>, {Y}"""
+_EACH = 'iterator_types = ["parallel", "parallel"]'
+_SAME = "affine_map<(d0, d1) -> (d0, d1)>"
+CHOSEN_IN_GENERICS = f"""
+  %be = tensor.empty() : tensor<{M}x{N}xi1>
+  %i1 = linalg.generic {{indexing_maps = [{_SAME}, {_SAME}], {_EACH}}} ins(%acc : {Y}) outs(%be : tensor<{M}x{N}xi1>) {{
+  ^bb0(%u: f32, %v: i1):
+    %p = arith.cmpf ult, %u, %c0 : f32
+    linalg.yield %p : i1
+  }} -> tensor<{M}x{N}xi1>
+  %act = linalg.generic {{indexing_maps = [{_SAME}, {_SAME}, {_SAME}], {_EACH}}}
+    ins(%i1, %acc : tensor<{M}x{N}xi1>, {Y}) outs(%empty : {Y}) {{
+  ^bb0(%p: i1, %u: f32, %v: f32):
+    %o = arith.select %p, %c0, %u : f32
+    linalg.yield %o : f32
+  }} -> {Y}"""
 TWICE = f"%result = arith.addf %acc, %acc : tensor<?x{N}xf32>"
 
 
@@ -101,10 +120,11 @@ def inputs(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return x, rng.integers(-128, 128, (K, N)).astype(np.int8)
 
 
+@pytest.mark.parametrize("activation", [RELU, CHOSEN, CHOSEN_IN_GENERICS], ids=["maximum", "select", "generics"])
 @pytest.mark.parametrize("target", ["linalg", "iree-cpu", "integer-only"])
-def test_a_linear_becomes_integer(target: str) -> None:
+def test_a_linear_becomes_integer(target: str, activation: str) -> None:
     """Quantize, dequantize, relu and requantize are read; the result is within the step that is stated."""
-    text = linear(str(M), STATIC, RELU)
+    text = linear(str(M), STATIC, activation)
     module = ir.Module.parse(text, ir.Context())
     report = qfuse.fuse(module, target)
     assert module.operation.verify()
