@@ -18,7 +18,7 @@ from qfuse.emit.base import BuildContext
 from qfuse.emit.spec import PlannedContraction, Side
 from qfuse.emit.tosa_operand import Operand, held_operand, operand_of
 from qfuse.emit.tosa_ops import TosaOps
-from qfuse.emit.tosa_patches import patches, reads_patches, takes_channels, with_channels
+from qfuse.emit.tosa_patches import filter_sums, patches, reads_patches, takes_channels, with_channels
 from qfuse.emit.tosa_products import Part, Product, by_groups, groups_of, over_dims, plan_product
 from qfuse.emit.tosa_unsigned import as_held
 from qfuse.graph import Array
@@ -345,6 +345,8 @@ class Sums:
 
     def _row_sum(self, operand: Operand) -> Value:
         """The sum of an operand's integers, less its zero-point operand, over the accumulators' dimensions."""
+        if operand.array is not None and isinstance(self.planned.node, Convolution):
+            return self._ops.constant(filter_sums(self.planned, operand, within=True), "i32")
         value = self._ops.cast(self._tensor(operand), "i32")
         rank = len(self._ops.shape(value))
         if operand.zero:
@@ -360,15 +362,7 @@ def known_corrections(planned: PlannedContraction, lhs: Operand, rhs: Operand) -
         return total
     if rhs.rest is not None or lhs.rest is None or lhs.rest.scalar is None or rhs.array is None:
         return None
-    read = dims_of_index(rhs.side.index)
-    sizes = [(n or 1) if d in read else 1 for d, n in enumerate(planned.extents)]
-    array = gather(rhs.array, rhs.side.index, sizes).astype(np.int64) - rhs.zero
-    sums = np.broadcast_to(array, sizes).sum(axis=planned.reduction, keepdims=True)
-    rest = [d for d in range(len(sizes)) if d not in planned.out_loops]
-    if any(sums.shape[d] != 1 for d in rest):
-        return None
-    shape = [sums.shape[d] for d in planned.out_loops]
-    return -int(lhs.rest.scalar) * sums.transpose([*planned.out_loops, *rest]).reshape(shape)
+    return -int(lhs.rest.scalar) * filter_sums(planned, rhs, within=False)
 
 
 def reduce_sum(ops: TosaOps, value: Value, axis: int) -> Value:

@@ -221,10 +221,10 @@ def _convolution(planned: PlannedContraction, node: Convolution, lhs: Operand, r
         yield from _padding(lhs)
         return
     pads = any(int(n) for name in ("pad", "out_pad") if name in op.attributes for n in op.attributes[name])
-    if op.name == "tosa.transpose_conv2d" or (pads and lhs.rest.scalar is None):
+    if op.name == "tosa.transpose_conv2d" or (pads and lhs.rest.scalar is None and rhs.array is None):
         yield "the input's zero point is no operand and pads"
     elif known_corrections(planned, lhs, rhs) is None and (
-        planned.bits == 48 or not _is_read_plainly(planned.rhs.index)
+        planned.bits == 48 or (rhs.array is None and not _is_read_plainly(planned.rhs.index))
     ):
         yield "the input's zero point is known at run time only"
     if pads:

@@ -243,6 +243,39 @@ def test_zero_points_at_run_time(high: int) -> None:
         assert np.allclose(got, exact @ stored, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["conv2d", "depthwise_conv2d", "conv2d by one point"])
+@pytest.mark.parametrize("zero", [-128, 5, 127])
+def test_padding_of_zero_points_at_run_time(name: str, zero: int) -> None:
+    """What a window reads of the padding is no zero point that is subtracted."""
+    taps = (1, 1) if "point" in name else (3, 2)
+    f = Lines(x="2x6x5x3xf32", z="1x1x1x1xi32")
+    float_ = f.types["%x"]
+    rounded = f.round(f.mul("%x", f.number(50.0, "%x", "f32"), float_))
+    shifted = f.op("add", [rounded, f.op("cast", ["%z"], "1x1x1x1xf32")], float_)
+    clamped = f.op("clamp", [shifted], float_, "max_val = 127.0 : f32, min_val = -128.0 : f32")
+    wide = f.op("cast", [f.op("cast", [clamped], f.like("%x", "i8"))], f.like("%x", "i32"))
+    less = f.op("cast", [f.op("sub", [wide, "%z"], f.like("%x", "i32"))], float_)
+    x = f.mul(less, f.number(0.02, "%x", "f32"), float_)
+    depthwise = name.startswith("depthwise")
+    shape = (*taps, 3, 2) if depthwise else (4, *taps, 3)
+    w = weights(f, shape)
+    height, width = 6 + 1 + 2 - taps[0] + 1, 5 + 1 + 0 - taps[1] + 1
+    channels = 6 if depthwise else 4
+    out = f"2x{height}x{width}x{channels}xf32"
+    y = f.conv(name.split()[0], x, w, bias(f, channels), out, "pad = array<i64: 1, 2, 1, 0>")
+    text = f.module(y)
+    module = Bindings.first_available().parse_source(text, "module")
+    report = qfuse.fuse(module, "tosa-int")
+    assert report.missed == []
+    assert report.summary["integer_ops"] == 1
+    assert floats_in(str(module)) == []
+    tosa.validate(module)
+    for data in (np.random.default_rng(5).normal(0, 2, (2, 6, 5, 3)), np.full((2, 6, 5, 3), 9.0)):
+        inputs = [data.astype(np.float32), np.full((1, 1, 1, 1), zero, np.int32)]
+        (want,), (got,) = tosa.run(text, inputs), tosa.run(module, inputs)
+        assert np.allclose(got, want, rtol=1e-5, atol=1e-4)
+
+
 def test_zero_points_of_bytes_at_run_time() -> None:
     """Added as floats by the quantize: corrected as the integers that they are, and left alone by a second run."""
     f = Lines(x="1x4x8xf32", z="1x4x1xi8")
