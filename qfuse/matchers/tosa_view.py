@@ -86,7 +86,7 @@ class TosaViews:
             return (_number(attributes["min_val"]), _number(attributes["max_val"]))
         if op.name == "tosa.mul":
             shift = self.constants.scalar(op.operands[2])
-            return None if shift is None else int(shift[0])
+            return None if shift is None else (int(shift[0]),)
         if op.name == "tosa.negate":
             zeros = [self.constants.scalar(v) for v in list(op.operands)[1:]]
             return None if None in zeros else tuple(z[0] for z in zeros if z is not None)
@@ -166,9 +166,10 @@ def _compared(predicates: tuple[int, int]) -> _Builder:
     return build
 
 
-def _mul(args: _Args, type_: str, shift: Any) -> Scalar | None:
+def _mul(args: _Args, type_: str, facts: Any) -> Scalar | None:
     if _is_float(type_):
         return Scalar("mul", type_, tuple(args))
+    (shift,) = facts
     if shift:
         return None
     return Scalar("muli", type_, tuple(a if a.type == type_ else Scalar("extsi", type_, (a,)) for a in args))

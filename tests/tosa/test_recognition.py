@@ -7,6 +7,8 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
+import qfuse
+from qfuse._mlir import Bindings
 from qfuse.indexing import dim
 from qfuse.matchers.nodes import (
     Contraction,
@@ -307,3 +309,17 @@ def test_custom_quantizers_are_opaque_by_their_name(recognize: Recognize) -> Non
     attributes = 'operator_name = "block_quantize", domain_name = "d", implementation_attrs = "8,1"'
     node = last(recognize(f.module(f.op("custom", ["%x"], "4x8xf32", attributes))), Opaque)
     assert node.kind == "tosa.custom block_quantize"
+
+
+@pytest.mark.parametrize("shift", [0, 4])
+def test_integer_products_with_a_shift(shift: int) -> None:
+    """Beside quantized values and on them: read without error, and left alone."""
+    f = Lines(q="2x3xi8", n="2x3xi32")
+    x = f.dequantize("%q", np.float32(0.05), 3)
+    wide = f.op("mul", [f.op("cast", ["%q"], "2x3xi32"), "%n", f.const(shift, "i8")], "2x3xi32")
+    y = f.op("add", [x, f.op("cast", [wide], "2x3xf32")], "2x3xf32")
+    q = f.quantize(y, np.float32(0.06), -4)
+    module = Bindings.first_available().parse_source(f.module(q), "module")
+    report = qfuse.fuse(module, "tosa-int")
+    assert report.applied == []
+    assert f"dense<{shift}> : tensor<1xi8>" in str(module)
