@@ -117,10 +117,7 @@ class TosaEmitter(Vocabulary):
         storage = planned.params.storage
         value = average(self.ops, planned, context) if planned.is_mean else self._rescaled(planned, context)
         zero = planned.params.zero_point.scalar
-        for layout in planned.form.moves:
-            fill = int(zero) if layout.kind == "pad" and zero is not None else None
-            value = self.move(layout, [value], storage.mlir, fill)
-        return value
+        return self._moved(value, planned.form.moves, storage.mlir, None if zero is None else int(zero))
 
     def _rescaled(self, planned: PlannedFixedRequantize, context: BuildContext) -> Value:
         sums: Sums = context.build(planned.form.decision)
@@ -235,9 +232,10 @@ class TosaEmitter(Vocabulary):
         value = TosaExpression(self.ops, planned.extents, context).result(planned.stored)
         return self._moved(looked_up(self.ops, value, planned), planned.moves, planned.node.params.storage.mlir)
 
-    def _moved(self, value: Value, moves: Sequence[Layout], element: str) -> Value:
+    def _moved(self, value: Value, moves: Sequence[Layout], element: str, padding: int | None = None) -> Value:
+        """Layout operations in order; pads are by `padding`."""
         for layout in moves:
-            value = self.move(layout, [value], element, None)
+            value = self.move(layout, [value], element, padding if layout.kind == "pad" else None)
         return value
 
     # -- unsigned storage at the boundary ----------------------------------------------------------------------
@@ -295,9 +293,7 @@ class TosaEmitter(Vocabulary):
         for step in form.steps:
             value = self._step(value, step, context)
         value = self.ops.cast(value, form.element)
-        for layout in form.moves:
-            value = self.move(layout, [value], form.element, 0 if layout.kind == "pad" else None)
-        return value
+        return self._moved(value, form.moves, form.element, 0)
 
     def _as_float(self, sums: Sums) -> tuple[Value, int]:
         """Sums as f32, and how many bits they were shifted by to fit i32 (i48 has no other way)."""

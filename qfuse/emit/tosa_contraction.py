@@ -18,8 +18,8 @@ from qfuse.emit.base import BuildContext
 from qfuse.emit.spec import PlannedContraction, Side
 from qfuse.emit.tosa_operand import Operand, held_operand, operand_of
 from qfuse.emit.tosa_ops import TosaOps
-from qfuse.emit.tosa_patches import filter_sums, patches, reads_patches, takes_channels, with_channels
-from qfuse.emit.tosa_products import Part, Product, by_groups, groups_of, over_dims, plan_product
+from qfuse.emit.tosa_patches import patches, reads_patches, takes_channels, with_channels
+from qfuse.emit.tosa_products import Part, Product, by_groups, filter_sums, groups_of, over_dims, plan_product
 from qfuse.emit.tosa_unsigned import as_held
 from qfuse.graph import Array
 from qfuse.indexing import Index, as_dim, dims_of_index, gather

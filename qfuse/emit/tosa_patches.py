@@ -15,7 +15,6 @@ from qfuse.emit.spec import PlannedContraction
 from qfuse.emit.tosa_operand import Operand, held_operand
 from qfuse.emit.tosa_ops import TosaOps
 from qfuse.graph import Array
-from qfuse.indexing import dims_of, dims_of_index, gather, positions
 from qfuse.matchers.nodes import Convolution
 
 _WINDOWS = {"tosa.conv2d": (1, 3), "tosa.conv3d": (1, 4), "tosa.depthwise_conv2d": (0, 2)}
@@ -47,34 +46,6 @@ def patches(ops: TosaOps, op: Any, value: Value, number: int) -> Value:
         type_ = ops.builder.tensor((batch, places.size, channels), ops.element(flat))
         flat = ops.builder.create("tosa.gather", [type_], [flat, listed]).results[0]
     return ops.reshape(flat, [batch, positions, window, channels])
-
-
-def filter_sums(planned: PlannedContraction, filters: Operand, within: bool) -> Array:
-    """Sums of constant filters, less their zero point, over the accumulators' dimensions; extent 1 where all are equal.
-
-    Args:
-        planned: a contraction.
-        filters: its second operand.
-        within: whether what a window reads of the padding is left out of its sum.
-    """
-    node = planned.node
-    assert filters.array is not None
-    read = dims_of_index(filters.side.index)
-    sizes = [(n or 1) if d in read else 1 for d, n in enumerate(planned.extents)]
-    sums = gather(filters.array, filters.side.index, sizes).astype(np.int64) - filters.zero
-    sums = np.broadcast_to(sums, sizes)
-    if within and isinstance(node, Convolution):
-        inner = planned.lhs.form.params.extents
-        for place, extent, padding in zip(node.lhs_index, inner, node.padding, strict=True):
-            if any(padding):
-                loops = dims_of(place)
-                at = positions(place, [(n or 1) if d in loops else 1 for d, n in enumerate(planned.extents)])
-                taps = tuple(loops & set(planned.reduction))
-                sums = (sums * ((at >= 0) & (at < (extent or 0)))).sum(axis=taps, keepdims=True)
-    rest = [d for d in range(len(sizes)) if d not in planned.out_loops]
-    sums = sums.sum(axis=tuple(rest), keepdims=True)
-    shape = [sums.shape[d] for d in planned.out_loops]
-    return sums.transpose([*planned.out_loops, *rest]).reshape(shape)
 
 
 def takes_channels(planned: PlannedContraction, lhs: Operand, rhs: Operand) -> bool:
@@ -112,4 +83,4 @@ def _places(spatial: list[int], outer: list[int], kernel: list[int], stride: lis
     return total.reshape(-1)
 
 
-__all__ = ["filter_sums", "patches", "reads_patches", "takes_channels", "with_channels"]
+__all__ = ["patches", "reads_patches", "takes_channels", "with_channels"]

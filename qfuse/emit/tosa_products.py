@@ -20,7 +20,8 @@ from qfuse.emit.spec import PlannedContraction
 from qfuse.emit.tosa_operand import Operand, held_operand, shifted
 from qfuse.emit.tosa_ops import TosaOps
 from qfuse.graph import Array
-from qfuse.indexing import compose, dims_of_index, gather
+from qfuse.indexing import compose, dims_of, dims_of_index, gather, positions
+from qfuse.matchers.nodes import Convolution
 from qfuse.qparams import Param, over_extents
 
 _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
@@ -142,8 +143,38 @@ def _known(planned: PlannedContraction, left: tuple[Part, Operand], right: tuple
         read |= loops
     product = factors[0] * factors[1]
     times = int(np.prod([planned.extents[d] or 1 for d in planned.reduction if d not in read], dtype=np.int64))
-    sums = product.sum(axis=planned.reduction, keepdims=True) * times
-    rest = [d for d in range(sums.ndim) if d not in planned.out_loops]
+    return _summed(planned, product) * times
+
+
+def filter_sums(planned: PlannedContraction, filters: Operand, within: bool) -> Array:
+    """Sums of constant filters, less their zero point, over the accumulators' dimensions; extent 1 where all are equal.
+
+    Args:
+        planned: a contraction.
+        filters: its second operand.
+        within: whether what a window reads of the padding is left out of its sum.
+    """
+    node = planned.node
+    assert filters.array is not None
+    read = dims_of_index(filters.side.index)
+    sizes = [(n or 1) if d in read else 1 for d, n in enumerate(planned.extents)]
+    sums = gather(filters.array, filters.side.index, sizes).astype(np.int64) - filters.zero
+    sums = np.broadcast_to(sums, sizes)
+    if within and isinstance(node, Convolution):
+        inner = planned.lhs.form.params.extents
+        for place, extent, padding in zip(node.lhs_index, inner, node.padding, strict=True):
+            if any(padding):
+                loops = dims_of(place)
+                at = positions(place, [(n or 1) if d in loops else 1 for d, n in enumerate(planned.extents)])
+                taps = tuple(loops & set(planned.reduction))
+                sums = (sums * ((at >= 0) & (at < (extent or 0)))).sum(axis=taps, keepdims=True)
+    return _summed(planned, sums)
+
+
+def _summed(planned: PlannedContraction, array: Array) -> Array:
+    """What is over the loops, summed up over those that are none of the accumulators' dimensions."""
+    rest = [d for d in range(array.ndim) if d not in planned.out_loops]
+    sums = array.sum(axis=tuple(rest), keepdims=True)
     return sums.transpose([*planned.out_loops, *rest]).reshape([sums.shape[d] for d in planned.out_loops])
 
 
@@ -211,4 +242,4 @@ def digits_of(total: Array) -> tuple[tuple[int, ...], tuple[Array, ...]]:
     return tuple(rows), tuple(digits)
 
 
-__all__ = ["Part", "Product", "by_groups", "digits_of", "groups_of", "over_dims", "plan_product"]
+__all__ = ["Part", "Product", "by_groups", "digits_of", "filter_sums", "groups_of", "over_dims", "plan_product"]

@@ -28,7 +28,6 @@ class Joined:
 
     Attributes:
         layout: the concat.
-        extents: of its result.
         stored: the stored result of the quantize.
         input: what is quantized.
         leaf: one element of the concat, which both read.
@@ -38,7 +37,6 @@ class Joined:
     """
 
     layout: Layout
-    extents: Extents
     stored: Scalar
     input: Scalar
     leaf: Scalar
@@ -49,19 +47,16 @@ class Joined:
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """The same of one branch: `node` quantizes an expression of `leaf`, an element of the branch."""
+    """The same of one branch, over its own dimensions: `node` quantizes an expression of its elements."""
 
     node: Quantize
     stored: Scalar
-    leaf: Scalar
-    extents: Extents
 
 
 def joined(node: Quantize, env: Environment) -> Joined | None:
     """The concat that is quantized, when it is not on integers already and nothing else varies beside it."""
     stages: list[Layout | Scalar] = []
     through: list[Value] = []
-    moves: list[Layout] = []
     current, extents = node.input, node.params.extents
     while True:
         current = _expanded(current, extents, env, through)
@@ -72,12 +67,11 @@ def joined(node: Quantize, env: Environment) -> Joined | None:
             return None
         stages.append(current)
         if layout.kind == "concat":
-            return _over(node, layout, value, stages, tuple(moves), tuple(through), env)
+            return _over(node, layout, value, stages, tuple(through), env)
         if layout.inverse is None or len(layout.sources) != 1:
             return None
         stages.append(layout)
         through.append(value)
-        moves.insert(0, layout)
         source = layout.sources[0]
         extents = env.bindings.extents(source.type)
         current = Scalar("elem", current.type, payload=(source, identity(len(extents))))
@@ -126,7 +120,6 @@ def _over(
     layout: Layout,
     value: Value,
     stages: list[Layout | Scalar],
-    moves: tuple[Layout, ...],
     through: tuple[Value, ...],
     env: Environment,
 ) -> Joined:
@@ -144,7 +137,8 @@ def _over(
     if not any(n.op == "elem" and n.payload[0] == read for n in nodes(source)):
         source = meant(node)  # spelled as several operations
     stored = _swapped(substitute_index(source, place, extents), read, current)
-    return Joined(layout, extents, stored, current, leaf, node.params.over(place, extents), moves, through)
+    moves = tuple(s for s in reversed(stages) if isinstance(s, Layout))
+    return Joined(layout, stored, current, leaf, node.params.over(place, extents), moves, through)
 
 
 def _swapped(scalar: Scalar, value: Value, by: Scalar) -> Scalar:
@@ -159,12 +153,10 @@ def branches(node: Quantize, whole: Joined, env: Environment) -> list[Branch] | 
         extents = env.bindings.extents(source.type)
         place = identity(len(extents))
         leaf = Scalar("elem", whole.leaf.type, payload=(source, place))
-        parts = [_part(s, whole, leaf, offset, extents, env) for s in (whole.stored, whole.input)]
-        stored, read = parts
+        stored, read = (_part(s, whole, leaf, offset, extents, env) for s in (whole.stored, whole.input))
         if stored is None or read is None:
             return None
-        virtual = replace(node, input=read, params=whole.params.over(place, extents))
-        found.append(Branch(virtual, stored, leaf, extents))
+        found.append(Branch(replace(node, input=read, params=whole.params.over(place, extents)), stored))
         size = extents[whole.layout.axis or 0]
         offset = None if offset is None or size is None else offset + size
     return found

@@ -152,7 +152,7 @@ def _planned(branch: Branch, env: Environment) -> _Part | Refusal | None:
 
 def _expression(branch: Branch, env: Environment) -> _Part | Refusal | None:
     """The same of an elementwise expression."""
-    node, extents = branch.node, branch.extents
+    node, extents = branch.node, branch.node.params.extents
     integers = env.options.epilogue != "float"
     traced = trace_back(branch.stored, extents, env, node.input, integers)
     if traced is None:
@@ -164,8 +164,7 @@ def _expression(branch: Branch, env: Environment) -> _Part | Refusal | None:
         plan = plan_fixed(traced.source, node, node.params, extents, env)
         if isinstance(plan, Refusal):
             return plan
-        scalar, distance = plan.scalar, plan.distance
-        exactness = f"within-{plan.steps}-lsb" if plan.steps else "bit-exact"
+        scalar, exactness, distance = plan.scalar, plan.exactness, plan.distance
     tensors = stored_tensors(scalar)
     own = of_rescaled("concat", traced.forms, node, env)
     requires = tuple(of_ended(ended(tensors, node, exactness), node, own, own.clamp))

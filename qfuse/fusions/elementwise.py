@@ -110,12 +110,11 @@ class FuseElementwise(Fusion):
         place = unreadable(nodes(plan.scalar), root.extents, env)
         if place is not None:
             return _cannot_read(place)
-        exactness = f"within-{plan.steps}-lsb" if plan.steps else "bit-exact"
         payload = PlannedElementwise(root.node, plan.scalar, root.extents, root.moves)
-        decision = Decision(self, root.node, exactness, needs=stored_tensors(plan.scalar), payload=payload)
+        decision = Decision(self, root.node, plan.exactness, needs=stored_tensors(plan.scalar), payload=payload)
         bound = {"tie_distance": plan.distance, "scaling": env.options.scaling, "guard_bits": plan.guard}
         decision.detail = {**facts(root), **bound}
-        decision.requires = _requires(root, ended(stored_tensors(plan.scalar), root.node, exactness), env)
+        decision.requires = _requires(root, ended(stored_tensors(plan.scalar), root.node, plan.exactness), env)
         decision.replacement = Made(decision)
         return decision
 

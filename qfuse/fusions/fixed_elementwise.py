@@ -79,6 +79,11 @@ class FixedExpression:
     steps: int
     guard: int | None
 
+    @property
+    def exactness(self) -> str:
+        """The class of the rewrite."""
+        return f"within-{self.steps}-lsb" if self.steps else "bit-exact"
+
 
 def plan_fixed(
     source: Scalar, node: Quantize, params: QuantParams, extents: Extents, env: Environment

@@ -24,11 +24,9 @@ def two_pieces(scalar: Scalar) -> Scalar | None:
         above, below = below, above
     type_ = scalar.type
     zero = Scalar("const", type_, payload=typed(0.0, type_))
-    parts = (
-        _times(above, value, Scalar("max", type_, (value, zero))),
-        _times(below, value, Scalar("min", type_, (value, zero))),
-    )
-    return None if None in parts else Scalar("add", type_, parts)  # type: ignore[arg-type]
+    up = _times(above, value, Scalar("max", type_, (value, zero)))
+    down = _times(below, value, Scalar("min", type_, (value, zero)))
+    return None if up is None or down is None else Scalar("add", type_, (up, down))
 
 
 def _is_zero(scalar: Scalar) -> bool:
