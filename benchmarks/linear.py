@@ -22,6 +22,7 @@ from _timing import interleaved_medians
 from torch_mlir import fx
 
 import qfuse
+from qfuse.integrations.iree import host_has_vnni
 
 NEEDED_OVER_UNFUSED = 2.5
 NEEDED_OVER_NATIVE = 1.0
@@ -45,6 +46,12 @@ def options_of(text: str) -> dict[str, str]:
             raise argparse.ArgumentTypeError(f"expected key=value, got {part!r}")
         options[key] = value
     return options
+
+
+def default_options(target: str, cpu: str) -> list[dict[str, str]]:
+    """What to compare when nothing is said."""
+    has_vnni = target == "iree-cpu" and cpu == "host" and host_has_vnni()
+    return [{}, {"operands": "vnni"}] if has_vnni else [{}]
 
 
 def measure(
@@ -87,7 +94,8 @@ def main() -> int:
         action="append",
         type=options_of,
         metavar="KEY=VALUE,...",
-        help="one set of qfuse options; repeat it to compare several (default: qfuse's own defaults)",
+        help="one set of qfuse options; repeat it to compare several (default: those of qfuse, and operands=vnni\n"
+        "where the target CPU is a host that has it)",
     )
     parser.add_argument("--target", default="iree-cpu", help="qfuse's target (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=61, help="rounds (default: %(default)s)")
@@ -97,7 +105,7 @@ def main() -> int:
     for m, k, n in arguments.shape:
         medians, steps = measure(
             quantized_linear(m, k, n),
-            arguments.option or [{}],
+            arguments.option or default_options(arguments.target, arguments.cpu),
             target=arguments.target,
             cpu=arguments.cpu,
             repeat=arguments.repeat,

@@ -62,6 +62,16 @@ class Builder:
         finally:
             self._point = before
 
+    @contextmanager
+    def inside(self, block: Block) -> Iterator[None]:
+        """Inserts at the end of `block` inside a `with`."""
+        before = self._point
+        self._point = self.ir.InsertionPoint(block)
+        try:
+            yield
+        finally:
+            self._point = before
+
     def type(self, text: str) -> Type:
         """A type from its printed form, cached."""
         found = self._cached_types.get(text)

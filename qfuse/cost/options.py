@@ -22,8 +22,9 @@ class Options:
             matmul, contract where they can say it).
         rounding: `roundeven` (math.roundeven) or `magic` (clamp first, then add and subtract 1.5 * 2^23: the same
             result, less code on machines without a rounding instruction).
-        operands: narrowest operands of an integer contraction: `i8`, or `i16` with the zero points subtracted (faster
-            on CPUs that multiply i8 no faster than i16). Not every target has the choice.
+        operands: narrowest operands of an integer contraction: `i8`, `i16` with the zero points subtracted (faster on
+            CPUs that multiply i8 no faster than i16), or `vnni`, matmuls of static shape in tiles of an unsigned and a
+            signed operand (x86 CPUs with AVX-512 VNNI; others refuse to compile them). Not every target has the choice.
         epilogue: how accumulators become stored integers: `float`, `fixed-point` (a multiplier and a shift, no float
             operation) or `power-of-two` (a shift).
         scaling: rounding of the last two: `single` or `double` (TOSA RESCALE), `gemmlowp`, `half-even`, or

@@ -15,7 +15,7 @@ from qfuse.fixed_point import ROUNDINGS as SCALINGS
 
 SPELLINGS = ("generic", "named")
 ROUNDINGS = ("magic", "roundeven")
-OPERANDS = ("i8", "i16")
+OPERANDS = ("i8", "i16", "vnni")
 EPILOGUES = ("float", "fixed-point", "power-of-two")
 BOUNDARIES = ("keep", "drop")
 POLICIES = ("always", "profitable", "never")

@@ -42,15 +42,14 @@ class Contractions(Casts):
 
     def accumulate(self, planned: PlannedContraction, context: BuildContext) -> Accumulators:
         """The integer sum of products of a planned contraction."""
-        # A convolution keeps its name where it can: compilers know few convolutions by their bodies.
-        keeps_name = isinstance(planned.node, Convolution) and planned.node.op.name != "linalg.generic"
-        if keeps_name:
+        is_named = keeps_name(planned)
+        if is_named:
             sides = [self.as_signed(side, context) for side in (planned.lhs, planned.rhs)]
             planned = replace(planned, lhs=sides[0], rhs=sides[1])
         lhs = self._operand(planned, planned.lhs, context)
         rhs = lhs if planned.unit else self._operand(planned, planned.rhs, context)
         sizes = context.sizes(planned.node.init, _result_extents(planned))
-        if keeps_name or (self.options.spelling == "named" and not planned.unit):
+        if is_named or (self.options.spelling == "named" and not planned.unit):
             named = named_contraction(self.builder, planned, lhs, rhs, sizes)
             if named is not None:
                 return Accumulators(planned, *named)
@@ -226,6 +225,14 @@ class Contractions(Casts):
         wide = self.builder.type("i64")
         cast = self.builder.create("arith.index_cast", [wide], [count]).results[0]
         return Operand((), value=cast, element="i64")
+
+
+def keeps_name(planned: PlannedContraction) -> bool:
+    """Whether integers are multiplied by the operation that multiplied floats.
+
+    A convolution keeps its name where it can: compilers know few convolutions by their bodies.
+    """
+    return isinstance(planned.node, Convolution) and planned.node.op.name != "linalg.generic"
 
 
 def _result_extents(planned: PlannedContraction) -> Extents:

@@ -13,6 +13,7 @@ dialects. IREE parses its generic form.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,14 +24,16 @@ from qfuse._builder import Body, Builder
 from qfuse._mlir import Value
 from qfuse.cost.options import Options
 from qfuse.emit.base import BuildContext, dims_in, loops_to_dims
-from qfuse.emit.contractions import Accumulators
+from qfuse.emit.contractions import Accumulators, keeps_name
+from qfuse.emit.iree_tiles import Tiling, pack, packed_constant, packing, tiled_contraction, tiling_of
 from qfuse.emit.linalg import LinalgEmitter
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, Side
-from qfuse.graph import Array, Existing
+from qfuse.graph import Array, Existing, Folded, QValue
 from qfuse.indexing import affine_map, as_dim, compose, gather, identity
 from qfuse.matchers.layout import BARRIER
 from qfuse.qparams import ZERO, Param, StorageType
 
+VNNI = "vnni"
 _WIDTHS = (8, 16, 32)
 
 
@@ -39,18 +42,20 @@ class _Conversion:
     """How stored integers become operands.
 
     Attributes:
-        width: of the operands in bits; they are signed.
-        shift: subtracted from stored integers and zero points alike.
+        storage: type of the operands.
+        shift: subtracted from stored integers and zero points alike: half the range, where the signedness changes.
         zero_point: subtracted from stored integers, over their dimensions, or None.
+        is_apart: whether a barrier keeps a run-time operand apart from what computes it.
     """
 
-    width: int
+    storage: StorageType
     shift: int
     zero_point: Param | None
+    is_apart: bool
 
 
 class IreeEmitter(LinalgEmitter):
-    """linalg with operands of one signed type, kept apart from what computes them."""
+    """linalg with operands of the types that IREE has kernels for, kept apart from what computes them."""
 
     def __init__(self, builder: Builder, options: Options) -> None:
         """An emitter that creates operations with `builder`."""
@@ -58,80 +63,120 @@ class IreeEmitter(LinalgEmitter):
         self._operands: dict[Any, Value] = {}
 
     def accumulate(self, planned: PlannedContraction, context: BuildContext) -> Accumulators:
-        """The integer sum of products, of operands of one signed type."""
-        bits = max(planned.lhs.storage.bits, planned.rhs.storage.bits, int(self.options.operands[1:]))
-        width = next(w for w in _WIDTHS if w >= bits)
-        lhs, rhs = (self._converted(planned, side, width, context) for side in (planned.lhs, planned.rhs))
-        raw_bound = _raw_bound(planned, lhs, rhs, self.options)
-        return super().accumulate(replace(planned, lhs=lhs, rhs=rhs, raw_bound=raw_bound), context)
+        """The integer sum of products, of operands of the types that IREE has kernels for."""
+        is_tiled = self.options.operands == VNNI and not keeps_name(planned)
+        tiling = tiling_of(planned) if is_tiled else None
+        signed = StorageType(self._width(planned), True)
+        types = [signed, signed]
+        if tiling is not None:
+            types[tiling.unsigned] = StorageType(8, False)
+        lhs, rhs = (
+            self._converted(planned, side, type_, context, is_apart=tiling is None)
+            for side, type_ in zip((planned.lhs, planned.rhs), types, strict=True)
+        )
+        planned = replace(planned, lhs=lhs, rhs=rhs, raw_bound=_raw_bound(planned, lhs, rhs, self.options))
+        if tiling is None:
+            return super().accumulate(planned, context)
+        operands = [self._packed(planned, tiling, i, context) for i in range(2)]
+        self._allow("flow.dispatch.region")
+        return Accumulators(planned, tiled_contraction(self.builder, tiling, planned, operands), False)
 
     def barrier(self, value: Value) -> Value:
         """`value`, computed by itself where that is possible and of use."""
         is_argument = getattr(value.owner, "operation", None) is None
         if is_argument or None in self.builder.bindings.extents(value.type):
             return value
-        if not self.builder.context.is_registered_operation(BARRIER):
-            self.builder.context.allow_unregistered_dialects = True
+        self._allow(BARRIER)
         return self.builder.create(BARRIER, [value.type], [value]).results[0]
+
+    def _allow(self, name: str) -> None:
+        """Makes a context that does not know IREE's operation `name` take it."""
+        if not self.builder.context.is_registered_operation(name):
+            self.builder.context.allow_unregistered_dialects = True
 
     # -- operands ----------------------------------------------------------------------------------------------
 
-    def _converted(self, planned: PlannedContraction, side: Side, width: int, context: BuildContext) -> Side:
-        """An operand as signed integers of `width` bits."""
+    def _width(self, planned: PlannedContraction) -> int:
+        """Of operands of one signed type, in bits."""
+        bits = max(planned.lhs.storage.bits, planned.rhs.storage.bits, 16 if self.options.operands == "i16" else 8)
+        return next(w for w in _WIDTHS if w >= bits)
+
+    def _packed(self, planned: PlannedContraction, tiling: Tiling, position: int, context: BuildContext) -> Value:
+        """An operand in tiles, made once for all contractions that tile it alike."""
+        side = planned.rhs if position else planned.lhs
+        is_unsigned = position == tiling.unsigned
+        if side.array is not None:
+            return packed_constant(self.builder, tiling, side, is_unsigned)
+        value = self._operand(planned, side, context)
+        how = packing(tiling, side, is_unsigned)
+        if (value, how) not in self._operands:
+            with self.builder.behind(value):
+                self._operands[value, how] = pack(self.builder, how, value)
+        return self._operands[value, how]
+
+    def _converted(
+        self, planned: PlannedContraction, side: Side, type_: StorageType, context: BuildContext, *, is_apart: bool
+    ) -> Side:
+        """An operand as integers of `type_`; constant ones are signed."""
         storage = side.storage
-        shift = 1 << (width - 1) if not storage.signed and storage.bits == width else 0
+        half = 1 << (type_.bits - 1)
+        if type_.signed:
+            shift = half if not storage.signed and storage.bits == type_.bits else 0
+        else:
+            shift = -half if storage.signed else 0
         zero_point = None
-        if width == 16 and storage.bits <= 8 and not side.params.symmetric:
+        if type_.bits == 16 and storage.bits <= 8 and not side.params.symmetric:
             zero_point = _over_stored(side)
-        conversion = _Conversion(width, shift, zero_point)
+        conversion = _Conversion(type_, shift, zero_point, is_apart)
         array = side.array
         if array is not None:
-            if storage == StorageType(width, True):
-                return self._with_integers(side, context.q(side.form.q), array, _Conversion(width, 0, None))
-            if zero_point is not None and not zero_point.is_constant:
-                return self._with_integers(side, self._run_time(side, conversion, context), None, conversion)
-            whole = _convert_array(_whole(planned, side, array), conversion)
-            return self._with_integers(
-                side, self.builder.dense_constant(whole), whole.reshape(array.shape), conversion
-            )  # fmt: skip
-        return self._with_integers(side, self._run_time(side, conversion, context), None, conversion)
+            if storage == type_:
+                return self._with_integers(side, side.form.q, array, _Conversion(type_, 0, None, is_apart))
+            if zero_point is None or zero_point.is_constant:
+                whole = _convert_array(_whole(planned, side, array), conversion)
+                return self._with_integers(side, Folded(whole), whole.reshape(array.shape), conversion)
+        value = self._run_time(side, conversion, context)
+        return self._with_integers(side, Existing(value), None, conversion)
 
-    def _with_integers(self, side: Side, value: Value, array: Array | None, conversion: _Conversion) -> Side:
+    def _with_integers(self, side: Side, q: QValue, array: Array | None, conversion: _Conversion) -> Side:
         zero_point = side.params.zero_point
         if conversion.zero_point is not None:
             zero_point = ZERO
         elif conversion.shift:
             zero_point = self._shifted(zero_point, conversion.shift)
-        storage = StorageType(conversion.width, True)
+        storage = conversion.storage
         low, high = side.form.low - conversion.shift, side.form.high - conversion.shift
         if conversion.zero_point is not None:
             low, high = side.extremes
         params = replace(side.params, storage=storage, zero_point=zero_point, quant_min=low, quant_max=high)
-        form = replace(side.form, q=Existing(value), low=low, high=high)
+        form = replace(side.form, q=q, low=low, high=high)
         return Side(form, side.index, params, storage, array)
 
     def _run_time(self, side: Side, conversion: _Conversion, context: BuildContext) -> Value:
-        """The operand behind its barrier; made once where it does not depend on a run-time zero point."""
+        """The operand, maybe behind a barrier; made once where it does not depend on a run-time zero point."""
         value = context.q(side.form.q)
         zero = conversion.zero_point
         if zero is not None and not zero.is_constant:
-            return self.barrier(self._convert(value, side.storage, conversion))
+            converted = self._convert(value, side.storage, conversion)
+            return self.barrier(converted) if conversion.is_apart else converted
         key = (
             value,
-            conversion.width,
+            conversion.storage,
+            conversion.is_apart,
             None if zero is None or zero.data is None else (zero.index, zero.data.tobytes()),
         )
         if key not in self._operands:
             with self.builder.behind(value):
-                self._operands[key] = self.barrier(self._convert(value, side.storage, conversion))
+                converted = self._convert(value, side.storage, conversion)
+                self._operands[key] = self.barrier(converted) if conversion.is_apart else converted
         return self._operands[key]
 
     def _convert(self, value: Value, storage: StorageType, conversion: _Conversion) -> Value:
         """Widens, shifts or subtracts the zero point, in one generic; `value` itself where there is nothing to do."""
-        if storage == StorageType(conversion.width, True):
+        if storage == conversion.storage:
             return value
         builder, bindings = self.builder, self.builder.bindings
-        wide = f"i{conversion.width}"
+        wide = f"i{conversion.storage.bits}"
         extents = bindings.extents(value.type)
         rank = len(extents)
         zero = conversion.zero_point
@@ -144,7 +189,7 @@ class IreeEmitter(LinalgEmitter):
         def body(inner: Body, args: Sequence[Value]) -> Value:
             x = self.extend(inner, args[0], storage.bits, storage.signed, wide)
             if conversion.shift:
-                return inner.op("arith.xori", wide, x, inner.constant(f"{-conversion.shift} : {wide}"))
+                return inner.op("arith.xori", wide, x, inner.constant(f"{-abs(conversion.shift)} : {wide}"))
             if zero is None:
                 return x
             if zero.scalar is not None:
@@ -195,17 +240,17 @@ def _whole(planned: PlannedContraction, side: Side, array: Array) -> Array:
 
 
 def _convert_array(array: Array, conversion: _Conversion) -> Array:
-    values = array.astype(np.int64 if conversion.width > 16 else np.int32) - conversion.shift
+    values = array.astype(np.int64 if conversion.storage.bits > 16 else np.int32) - conversion.shift
     zero = conversion.zero_point
     if zero is not None and zero.data is not None:
         values = values - gather(zero.data.astype(values.dtype), zero.index, values.shape)
-    return values.astype(f"int{conversion.width}")
+    return values.astype(f"int{conversion.storage.bits}")
 
 
 def _raw_bound(planned: PlannedContraction, lhs: Side, rhs: Side, options: Options) -> int:
     """Greatest absolute value of the sum of products of the converted operands."""
     sizes = [planned.extents[loop] for loop in planned.reduction]
-    size = options.max_reduction or 1 if None in sizes else int(np.prod([n or 1 for n in sizes], dtype=np.int64))
+    size = options.max_reduction or 1 if None in sizes else math.prod(n or 1 for n in sizes)
     greatest = [max(abs(s.form.low), abs(s.form.high), 1) for s in (lhs, rhs)]
     bounds = [size * greatest[0] * greatest[1]]
     for side, other in ((lhs, greatest[1]), (rhs, greatest[0])):

@@ -24,6 +24,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -40,6 +41,7 @@ __all__ = [
     "Program",
     "RunError",
     "compile_module",
+    "host_has_vnni",
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -146,6 +148,14 @@ def compile_module(
     except tools.CompilerToolError as error:
         diagnostics = _diagnostics(str(error))
         raise CompileError(_first_error(diagnostics), diagnostics) from None
+
+
+def host_has_vnni() -> bool:
+    """Whether this machine runs what `operands=vnni` of the target `iree-cpu` emits: x86 with AVX-512 VNNI (Linux)."""
+    try:
+        return "avx512_vnni" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
 
 
 class Program:
