@@ -3,7 +3,8 @@
 Besides the leaves of `qfuse.matchers.scalar` an expression may hold two that only planning makes: `stored` (payload:
 (`QValue`, index), one element of an integer tensor that may still have to be made) and `array` (payload: (constant
 values, index)); `resolved` turns both into elements of SSA values. The operation `rescale` (payload: (rounding, bits))
-multiplies an i64 by a mantissa and a shift, see `qfuse.fixed_point`.
+multiplies an i64 by a mantissa and a shift, see `qfuse.fixed_point`; `mulshift` (payload: rounding) multiplies two and
+divides by a power of two, whose exponent is a constant.
 """
 
 from __future__ import annotations
@@ -147,6 +148,9 @@ def _operation(inner: Body, node: Scalar, args: Sequence[Value]) -> Value:
     if node.op == "rescale":
         numbers = [int(a.payload) if a.op == "const" else v for a, v in zip(node.args[1:], args[1:], strict=True)]
         return FixedPoint(inner, *node.payload).times(args[0], *numbers)
+    if node.op == "mulshift":
+        product = inner.op("arith.muli", node.type, *args[:2])
+        return FixedPoint(inner, node.payload, 0).times(product, 1, int(node.args[2].payload))
     if node.op in ("cmpf", "cmpi"):
         return inner.compare(SPELLED[node.op], node.payload, *args)
     return inner.op(SPELLED[node.op], node.type, *args)

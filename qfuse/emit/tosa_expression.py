@@ -28,7 +28,8 @@ _CASTS = ("extsi", "extui", "trunci", "sitofp", "extf", "truncf")
 
 #: What `write` takes; others are refused when planning.
 WRITTEN = frozenset({
-    *_INTEGER, *_FLOAT, *_UNARY, *_CASTS, "rescale", "select", "neg", "div", "const", "array", "elem", "stored",
+    *_INTEGER, *_FLOAT, *_UNARY, *_CASTS, "rescale", "mulshift", "select", "neg", "div", "const", "array", "elem",
+    "stored",
 })  # fmt: skip
 
 
@@ -81,6 +82,9 @@ class TosaExpression:
             return self._rescale(scalar)
         if scalar.op == "trunci":
             return self._narrowed(scalar)
+        if scalar.op == "mulshift":
+            shift = self._ops.constant(np.asarray([scalar.args[2].payload]), "i8")
+            return self._ops.elementwise("tosa.mul", [self.value(a) for a in scalar.args[:2]], "i32", extra=[shift])
         return self._operation(scalar, element)
 
     def _read(self, value: Value, index: Index) -> Value:

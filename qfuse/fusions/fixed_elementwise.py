@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qfuse.emit.expression import nodes
-from qfuse.emit.spec import PlannedContraction
 from qfuse.fixed_point import (
     Multiplier,
     fits,
@@ -25,12 +24,13 @@ from qfuse.fixed_point import (
     rounded_up,
     tie_distance,
 )
-from qfuse.graph import Array, Environment, Made, Refusal
+from qfuse.fusions.fixed_terms import I64, NotIntegerError, Term, constant_values, leaf, stored_term
+from qfuse.graph import Array, Environment, Refusal
 from qfuse.indexing import Extents, compose, identity
 from qfuse.matchers.nodes import Quantize
 from qfuse.matchers.pieces import two_pieces
 from qfuse.matchers.scalar import Scalar
-from qfuse.qparams import Param, QuantParams, StorageType, over_extents
+from qfuse.qparams import Param, QuantParams, over_extents
 
 #: Magnitudes of integers between rescales stay below this.
 _LIMIT = float(1 << 31)
@@ -38,29 +38,7 @@ _LIMIT = float(1 << 31)
 _GUARD = (20, 4)
 #: Relative error of scales that were multiplied and divided in f64.
 _ROUNDED = 2.0**-48
-I64 = "i64"
 _BEYOND = "an intermediate value exceeds i32 at the step of the result"
-
-
-class NotIntegerError(Exception):
-    """An expression has no form in integers; the argument is the reason."""
-
-
-@dataclass(frozen=True, eq=False)
-class Term:
-    """`scale * (integer ± error)`.
-
-    Attributes:
-        integer: i64 expression over the operation's dimensions.
-        scale: f64 array that broadcasts over the dimensions.
-        bound: greatest magnitude of the integer.
-        error: how far the integer may be from the real value, in its own steps.
-    """
-
-    integer: Scalar
-    scale: Array
-    bound: float
-    error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +115,8 @@ class _Planner:
         x = rescaled.integer
         if zero.any():
             x = Scalar("addi", I64, (x, self.constant(zero)))
-        x = Scalar("maxsi", I64, (x, _number(params.quant_min)))
-        x = Scalar("minsi", I64, (x, _number(params.quant_max)))
+        x = Scalar("maxsi", I64, (x, leaf(params.quant_min)))
+        x = Scalar("minsi", I64, (x, leaf(params.quant_max)))
         scalar = Scalar("trunci", params.storage.mlir, (x,))
         return FixedExpression(scalar, rounded_up(distance), steps, self.guard if self.guarded else None)
 
@@ -153,11 +131,11 @@ class _Planner:
 
     def _term(self, scalar: Scalar) -> Term | Array:
         if not any(n.op == "stored" for n in nodes(scalar)):
-            return self._constant(scalar)
+            return constant_values(scalar, self.extents, self.env)
         if scalar.op in ("extf", "truncf"):
             return self.term(scalar.args[0])
         if scalar.op in ("sitofp", "uitofp"):
-            return self._stored(scalar.args[0], scalar.op == "sitofp")
+            return stored_term(scalar.args[0], scalar.op == "sitofp", self.rank, self.env)
         if scalar.op == "select":
             return self._select(scalar)
         operation: Callable[..., Term | Array] | None = {
@@ -167,53 +145,6 @@ class _Planner:
         if operation is None:
             raise NotIntegerError(f"{scalar.op} of a dequantized value")
         return operation(*(self.term(a) for a in scalar.args))
-
-    def _constant(self, scalar: Scalar) -> Array:
-        if any(n.op == "array" for n in nodes(scalar)):
-            if scalar.op in ("extf", "truncf"):
-                return self._constant(scalar.args[0])
-            if scalar.op == "array":
-                array, index = scalar.payload
-                found = over_extents(array, index, self.extents)
-                if found is not None:
-                    return found.astype(np.float64)
-            raise NotIntegerError("a parameter varies in blocks along dynamic extents")
-        if scalar.op == "const":
-            return np.full((1,) * self.rank, scalar.payload, np.float64)
-        if scalar.op == "elem":
-            value, index = scalar.payload
-            array = self.env.reader.constants.read(value)
-            found = None if array is None else over_extents(array, index, self.extents)
-            if found is not None:
-                return found.astype(np.float64)
-        array = self.env.reader.evaluate_over(scalar, self.extents)
-        if array is not None:
-            return array.astype(np.float64)
-        raise NotIntegerError("it reads a float tensor that is known only at run time")
-
-    def _stored(self, x: Scalar, signed: bool) -> Term:
-        """A stored integer, less its zero point."""
-        low, high = self._range(x, signed)
-        return Term(_widened(x, signed), np.ones((1,) * self.rank), float(max(abs(low), abs(high), 1)), 0.0)
-
-    def _range(self, x: Scalar, signed: bool) -> tuple[int, int]:
-        if x.op == "stored":
-            bits, tensor = int(x.type[1:]), x.payload[0]
-            if isinstance(tensor, Made) and isinstance(tensor.decision.payload, PlannedContraction):
-                bound = tensor.decision.payload.bound
-                return -bound, bound
-            return self.env.stored_range(tensor, StorageType(bits, signed))
-        if x.op in ("extsi", "extui"):
-            return self._range(x.args[0], x.op == "extsi")
-        if x.op == "subi":
-            low, high = self._range(x.args[0], True)
-            zero = x.args[1]
-            if zero.op == "const":
-                return low - int(zero.payload), high - int(zero.payload)
-            if zero.op == "array":
-                return low - int(zero.payload[0].max()), high - int(zero.payload[0].min())
-            raise NotIntegerError("a zero point is known only at run time")
-        raise NotIntegerError(f"{x.op} of a dequantized value")
 
     # -- operations --------------------------------------------------------------------------------------------
 
@@ -227,12 +158,14 @@ class _Planner:
         if a.bound + b.bound >= _LIMIT:
             a, b = self._on_grid(a), self._on_grid(b)
         bound, error = a.bound + b.bound, a.error + b.error
-        return self._checked(Term(Scalar(name, I64, (a.integer, b.integer)), a.scale, bound, error))
+        if bound >= _LIMIT:
+            raise NotIntegerError(_BEYOND)
+        return Term(Scalar(name, I64, (a.integer, b.integer)), a.scale, bound, error)
 
     def _negate(self, a: Term | Array) -> Term | Array:
         if not isinstance(a, Term):
             return -a
-        return replace(a, integer=Scalar("subi", I64, (_number(0), a.integer)))
+        return replace(a, integer=Scalar("subi", I64, (leaf(0), a.integer)))
 
     def _absolute(self, a: Term | Array) -> Term:
         assert isinstance(a, Term)
@@ -242,14 +175,24 @@ class _Planner:
 
     def _multiply(self, a: Term | Array, b: Term | Array) -> Term | Array:
         if isinstance(a, Term) and isinstance(b, Term):
-            scale = a.scale * b.scale
-            error = a.error * b.bound + b.error * a.bound + a.error * b.error
-            bound = a.bound * b.bound
-            return self._checked(Term(Scalar("muli", I64, (a.integer, b.integer)), scale, bound, error))
+            return self._product(a, b)
         term, factor = (a, b) if isinstance(a, Term) else (b, a)
         assert isinstance(term, Term)
         assert not isinstance(factor, Term)
         return self._scaled(term, factor)
+
+    def _product(self, a: Term, b: Term) -> Term:
+        """A product; one that exceeds i32 is divided by a power of two, and rounded."""
+        scale, bound = a.scale * b.scale, a.bound * b.bound
+        error = a.error * b.bound + b.error * a.bound + a.error * b.error
+        if bound < _LIMIT:
+            return Term(Scalar("muli", I64, (a.integer, b.integer)), scale, bound, error)
+        if max(a.bound, b.bound) >= _LIMIT:
+            raise NotIntegerError(_BEYOND)
+        shift = int(np.frexp(bound)[1]) - 30
+        integer = Scalar("mulshift", I64, (a.integer, b.integer, leaf(shift)), self.env.options.scaling)
+        part = 2.0**-shift
+        return Term(integer, scale / part, bound * part + 1.0, error * part + 0.5)
 
     def _divide(self, a: Term | Array, b: Term | Array) -> Term | Array:
         if isinstance(b, Term):
@@ -371,34 +314,12 @@ class _Planner:
             )
         return Multiplier.of(ratio, bits)
 
-    def _checked(self, term: Term) -> Term:
-        if term.bound >= _LIMIT:
-            raise NotIntegerError(_BEYOND)
-        return term
-
     def constant(self, array: Array) -> Scalar:
         """Integers over the dimensions: a number where they are uniform."""
         flat = array.reshape(-1)
         if flat.size and bool((flat == flat[0]).all()):
-            return _number(int(flat[0]))
+            return leaf(int(flat[0]))
         kept = [i for i, n in enumerate(array.shape) if n != 1]
         dims = identity(self.rank)
         held = array.reshape([array.shape[i] for i in kept]).astype(np.int64)
         return Scalar("array", I64, payload=(held, compose(tuple(dims[i] for i in kept), dims, self.extents)))
-
-
-def _widened(x: Scalar, signed: bool) -> Scalar:
-    """An integer expression of a stored integer in i64."""
-    if x.op == "subi":
-        return Scalar("subi", I64, (_widened(x.args[0], True), _widened(x.args[1], True)))
-    if x.op in ("extsi", "extui"):
-        return Scalar(x.op, I64, x.args)
-    if x.op == "const":
-        return _number(int(x.payload))
-    if x.op == "array":
-        return Scalar("array", I64, payload=(x.payload[0].astype(np.int64), x.payload[1]))
-    return x if x.type == I64 else Scalar("extsi" if signed else "extui", I64, (x,))
-
-
-def _number(number: int) -> Scalar:
-    return Scalar("const", I64, payload=number)
