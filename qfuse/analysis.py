@@ -70,6 +70,7 @@ class Analysis:
         order = {node.result: i for i, node in enumerate(self.nodes)}
         self.live: list[Decision] = sorted(demand.wanted, key=lambda d: order[d.node.result])
         self.floats: dict[Value, AccumForm] = demand.floats
+        self._kept = demand.kept
         self._carried_out = demand.wanted
         self._read = {value for decision in self.live for value in values_read(decision)}
         self._dead: dict[Value, bool] = {}
@@ -215,7 +216,7 @@ class Analysis:
 
     def _is_replaced(self, result: Value) -> bool:
         if result in self.floats or isinstance(self.env.forms.get(result), AccumForm):
-            return True
+            return result not in self._kept
         decision = self.env.decisions.get(result)
         return decision is not None and decision.replacement is not None and decision in self._carried_out
 
@@ -226,6 +227,7 @@ class _Demand:
     Attributes:
         wanted: the decisions to build.
         floats: the accumulator forms whose float value someone still reads.
+        kept: float values behind poolings of such, which are left as they are computed.
     """
 
     def __init__(self, env: Environment, nodes: list[Node]) -> None:
@@ -234,6 +236,7 @@ class _Demand:
         self._values: list[Value] = []
         self.wanted: set[Decision] = set()
         self.floats: dict[Value, AccumForm] = {}
+        self.kept: set[Value] = set()
         for node in nodes:
             decision = env.decisions.get(node.result)
             if decision is None or decision.on_demand:
@@ -256,8 +259,16 @@ class _Demand:
             self._decisions.append(decision)
 
     def _read_float(self, value: Value) -> None:
-        form = self._env.forms.get(value)
-        if isinstance(form, AccumForm) and value not in self.floats:
+        pending = [value]
+        while pending:
+            value = pending.pop()
+            form = self._env.forms.get(value)
+            if not isinstance(form, AccumForm) or value in self.floats or value in self.kept:
+                continue
+            if form.poolings:
+                self.kept.add(value)
+                pending += [*value.owner.operation.operands, *form.moves[-1].sources]
+                continue
             self.floats[value] = form
             self._values.append(value)
 

@@ -16,7 +16,7 @@ from qfuse._mlir import Bindings, Operation, Value
 from qfuse.indexing import Extents, Index, compose, gather, identity, is_plain
 from qfuse.matchers.intervals import interval_of, of_type
 from qfuse.matchers.layout import Layout, is_integer_barrier
-from qfuse.matchers.nodes import Node, Quantize
+from qfuse.matchers.nodes import Node, Quantize, Reduction
 from qfuse.matchers.reader import ScalarReader
 from qfuse.matchers.scalar import Scalar
 from qfuse.qparams import Param, QuantParams, StorageType
@@ -125,6 +125,31 @@ class Step:
     operand: StepOperand | None = None
 
 
+@dataclass(eq=False, kw_only=True)
+class Pooling(Layout):
+    """A maximum or minimum of elements, which follows an epilogue as layout operations do.
+
+    Rounding, clamps and other steps that keep the order of numbers commute with it.
+
+    Attributes:
+        decision: its own; the node is the reduction. What quantizes the form says in `payload` of which storage type
+            the integers are.
+        pad: the layout operation that pads the source with an infinity, or None.
+        behind: how many steps of the form come before it.
+    """
+
+    decision: Decision
+    pad: Layout | None
+    behind: int
+
+    @property
+    def node(self) -> Reduction:
+        """The reduction."""
+        node = self.decision.node
+        assert isinstance(node, Reduction)
+        return node
+
+
 @dataclass(eq=False)
 class AccumForm:
     """`value = moves(steps(scale * corrected accumulators))`.
@@ -132,7 +157,7 @@ class AccumForm:
     Attributes:
         decision: the planned contraction.
         steps: float operations, in order, on the accumulators' own shape.
-        moves: layout operations after them.
+        moves: layout operations after them, poolings among them. Steps behind a pooling keep the order of numbers.
         to_value: for each accumulator element its place in the value; None when the moves cannot be inverted.
         extents: shape of the value.
         element: printed float type of the value.
@@ -144,6 +169,11 @@ class AccumForm:
     to_value: Index | None
     extents: Extents
     element: str
+
+    @property
+    def poolings(self) -> tuple[Pooling, ...]:
+        """Those among the moves, in order."""
+        return tuple(move for move in self.moves if isinstance(move, Pooling))
 
 
 Form: TypeAlias = StoredForm | AccumForm

@@ -130,7 +130,9 @@ class Reasons:
         if refusal is not None:
             return refusal
         if isinstance(node, Reduction) and decision is not None:
-            return Refusal("no quantize reads its result", "quantize the result")
+            of_reader = self._of_reader(node.result)
+            unread = Refusal("no quantize reads its result", "quantize the result")
+            return unread if of_reader is None else of_reader
         if isinstance(node, LayoutNode | Dequantize) or decision is not None or node.result in self._steps:
             return None
         if isinstance(node, Quantize):
@@ -138,6 +140,20 @@ class Reasons:
             fusion = "qfuse.requantize" if isinstance(form, AccumForm) else "qfuse.rescale"
             return None if form is None else Refusal("no registered fusion takes this quantize", f"enable {fusion}")
         return self._of_operands(node)
+
+    def _of_reader(self, value: Value) -> Refusal | None:
+        """Why what reads a pooled value behind an epilogue is refused, or None."""
+        for _ in range(_LONGEST_WAY):
+            form = self._env.form(value)
+            if not isinstance(form, AccumForm) or not form.poolings:
+                return None
+            read = [use.owner.operation.results for use in value.uses]
+            results = [r[0] for r in read if len(r)]
+            refused = [self._found.refusals[r] for r in results if r in self._found.refusals]
+            if refused or not results:
+                return refused[0] if refused else None
+            value = results[0]
+        return None
 
     def _of_operands(self, node: Node) -> Refusal | None:
         """Why a node that no fusion took stays, or None when it reads no dequantized value and no accumulators."""

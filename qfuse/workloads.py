@@ -112,11 +112,13 @@ class Workloads:
             return Workload(
                 "elementwise", True, decision.fusion.id, f"s{planned.bits}", elements, (accumulators,), (accumulators,)
             )
+        if isinstance(decision.form, AccumForm) and isinstance(decision.payload, StorageType):
+            return self._of_pooling(decision, decision.payload)
         stored = decision.form.q if isinstance(decision.form, StoredForm) else decision.replacement
         if not isinstance(stored, Made) or stored.decision is not decision:
             return None if decision.replacement is not None else self.of_operation(decision.node.op, decision.node)
         written = self.stored(stored)
-        bases = [n for n in decision.needs if isinstance(n, Decision)]
+        bases = [n for n in decision.needs if isinstance(n, Decision) and is_base(n)]
         base = bases[0] if bases else None
         reads = [self.stored(n) for n in decision.needs if not isinstance(n, Decision)]
         if base is not None and isinstance(decision.fusion, KernelFusion):
@@ -125,13 +127,30 @@ class Workloads:
             return Workload(kind, True, decision.fusion.id, compute, operations, tuple(reads), (written,))
         reads += [self._accumulators(b.payload) for b in bases]
         reads += [self._tensor(v) for v in decision.float_inputs if self._env.form(v) is None]
-        elements = count(self._bindings.extents(decision.node.result.type))
+        form = getattr(decision.payload, "form", None)
+        extents = self._bindings.extents(decision.node.result.type)
+        if isinstance(form, AccumForm) and form.poolings:  # they follow what is written here
+            extents = self._bindings.extents(form.decision.node.result.type)
+            storage = _storage(decision)
+            written = written if storage is None else (storage.mlir, size_in_bytes(extents, storage.bits))
+        elements = count(extents)
         each, compute = self._arithmetic(decision, base)
         if isinstance(decision.node, Reduction):
             elements = count(decision.node.extents)
         operations = None if elements is None else elements * each
         kind = _planned_kind(decision, base)
         return Workload(kind, True, decision.fusion.id, compute, operations, tuple(reads), (written,))
+
+    def _of_pooling(self, decision: Decision, storage: StorageType) -> Workload:
+        """A maximum or minimum behind an epilogue, of stored integers."""
+        node = decision.node
+        assert isinstance(node, Reduction)
+        read, written = (
+            (storage.mlir, size_in_bytes(self._bindings.extents(v.type), storage.bits))
+            for v in (node.operand, node.result)
+        )
+        operations = count(node.extents)
+        return Workload(_kind(node), True, decision.fusion.id, str(storage), operations, (read,), (written,))
 
     def of_float_value(self, form: AccumForm, value: Value) -> Workload:
         """Making a float value from accumulators: the crossing from integer to float."""

@@ -15,6 +15,7 @@ import numpy as np
 from qfuse._builder import Body, Builder
 from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext
+from qfuse.emit.behind import followed
 from qfuse.emit.contractions import Contractions
 from qfuse.emit.epilogue import Epilogue, Operand, constant_operand, simplify_corrections
 from qfuse.emit.fixed_point import I64, FixedPoint, narrowed
@@ -23,7 +24,6 @@ from qfuse.emit.spec import PlannedContraction
 from qfuse.fixed_point import Multiplier, apply
 from qfuse.graph import AccumForm, Array, QValue, StoredForm
 from qfuse.indexing import Extents, Index, affine_map, identity
-from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Node
 from qfuse.qparams import QuantParams, StorageType
 
@@ -129,11 +129,6 @@ class PlannedFixedRescale:
     scale: FixedScale
 
 
-def padding_of(layout: Layout, zero_point: float | None) -> int | None:
-    """What a pad of stored integers yields where the float one yields 0.0; None for other layout operations."""
-    return int(zero_point) if layout.kind == "pad" and zero_point is not None else None
-
-
 class FixedEpilogues(Contractions, Moves):
     """The part of an emitter that ends accumulators and stored integers in fixed point."""
 
@@ -176,10 +171,7 @@ class FixedEpilogues(Contractions, Moves):
         same = affine_map(rank, identity(rank))
         maps = [same, *operands.maps, same]
         value = self.builder.generic([source, *operands.values], init, maps, "p" * rank, body)
-        zero = planned.params.zero_point.scalar
-        for layout in planned.form.moves:
-            value = self.move(layout, [value], result, padding_of(layout, zero))
-        return value
+        return followed(value, planned.form, planned.params, context)
 
     def rescale_fixed(self, planned: PlannedFixedRescale, node: Node, context: BuildContext) -> Value:
         """Stored integers of other parameters, in one generic."""

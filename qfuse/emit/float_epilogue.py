@@ -11,6 +11,7 @@ import numpy as np
 from qfuse._builder import Body
 from qfuse._mlir import Value
 from qfuse.emit.base import BuildContext, out_extents
+from qfuse.emit.behind import followed
 from qfuse.emit.contractions import Accumulators, Contractions
 from qfuse.emit.epilogue import (
     Epilogue,
@@ -60,11 +61,7 @@ class FloatEpilogues(Contractions, Moves):
         finish_quantize(epilogue, planned.params)
         outs = _outs(node, form)
         value = self._emit(epilogue, form, accumulators, context, outs)
-        zero = planned.params.zero_point.scalar
-        for layout in form.moves:
-            fill = int(zero) if layout.kind == "pad" and zero is not None else None
-            value = self.move(layout, [value], epilogue.element, fill)
-        return value
+        return followed(value, form, planned.params, context)
 
     def rescale(self, planned: PlannedRescale, node: Node, context: BuildContext) -> Value:
         """Stored integers of other parameters, in one generic that repeats the float arithmetic of the IR."""

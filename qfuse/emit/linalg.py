@@ -7,10 +7,11 @@ from qfuse.emit.base import BuildContext
 from qfuse.emit.elementwise import PlannedElementwise, PlannedLookup, elementwise, lookup
 from qfuse.emit.fixed_epilogue import FixedEpilogues
 from qfuse.emit.float_epilogue import FloatEpilogues
-from qfuse.emit.reduction import pool, position
+from qfuse.emit.reduction import pool, pooled, position
 from qfuse.emit.spec import PlannedPooling
 from qfuse.emit.vocabulary import Vocabulary
-from qfuse.graph import Array
+from qfuse.graph import Array, Pooling
+from qfuse.qparams import QuantParams
 
 
 class LinalgEmitter(FloatEpilogues, FixedEpilogues, Vocabulary):
@@ -27,6 +28,15 @@ class LinalgEmitter(FloatEpilogues, FixedEpilogues, Vocabulary):
     def pool(self, planned: PlannedPooling, context: BuildContext) -> Value:
         """The maximum or minimum of stored integers over windows or dimensions."""
         return pool(self.builder, planned, context)
+
+    def pooled(
+        self, move: Pooling, value: Value, params: QuantParams, neutral: int | None, context: BuildContext
+    ) -> Value:
+        """The maximum or minimum of the elements of `value`, which stay stored integers of these parameters."""
+        assert neutral is not None, "planned poolings start from a known integer"
+        if move.pad is not None:
+            value = self.move(move.pad, [value], params.storage.mlir, neutral)
+        return pooled(self.builder, move.node, value, params.storage, neutral, context)
 
     def position(self, planned: PlannedPooling, context: BuildContext) -> Value:
         """The place of the first greatest or least of stored integers along a loop."""

@@ -9,6 +9,8 @@ from qfuse._mlir import Extents, Value
 from qfuse.emit.base import BuildContext, out_extents
 from qfuse.emit.spec import PlannedPooling
 from qfuse.indexing import Index, affine_map, as_dim, dims_of_index, identity
+from qfuse.matchers.nodes import Reduction
+from qfuse.qparams import StorageType
 
 _NAMES = {("max", True): "maxsi", ("min", True): "minsi", ("max", False): "maxui", ("min", False): "minui"}
 
@@ -34,14 +36,19 @@ def window_carrier(
 
 def pool(builder: Builder, planned: PlannedPooling, context: BuildContext) -> Value:
     """The maximum or minimum of stored integers."""
-    node, storage = planned.node, planned.storage
-    neutral = storage.min if node.kind == "max" else storage.max
-    element = storage.mlir
+    storage = planned.storage
+    neutral = storage.min if planned.node.kind == "max" else storage.max
+    value = context.stored(planned.form)
     if planned.pad is not None:
-        source = context.read(planned.form.q, planned.form.index, planned.form.params.extents)
-        value, index = context.emitter.move(planned.pad, [source], element, neutral), node.index
-    else:
-        value, index = context.stored(planned.form), node.index
+        value = context.emitter.move(planned.pad, [value], storage.mlir, neutral)
+    return pooled(builder, planned.node, value, storage, neutral, context)
+
+
+def pooled(
+    builder: Builder, node: Reduction, value: Value, storage: StorageType, neutral: int, context: BuildContext
+) -> Value:
+    """The maximum or minimum of the elements of `value`, which are of this storage type, from `neutral` on."""
+    element, index = storage.mlir, node.index
     rank = len(node.extents)
     out = builder.bindings.extents(node.result.type)
     empty = builder.empty(None, out, element, context.sizes(node.init))

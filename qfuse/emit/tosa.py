@@ -19,6 +19,7 @@ from qfuse._builder import Builder
 from qfuse._mlir import Value
 from qfuse.cost.options import Options
 from qfuse.emit.base import BuildContext
+from qfuse.emit.behind import followed
 from qfuse.emit.elementwise import PlannedElementwise, PlannedLookup
 from qfuse.emit.fixed_epilogue import FixedAddend, FixedScale, PlannedFixedRequantize, PlannedFixedRescale
 from qfuse.emit.spec import PlannedContraction, PlannedPooling
@@ -30,10 +31,10 @@ from qfuse.emit.tosa_ops import TosaOps
 from qfuse.emit.tosa_pool import average, held_input, mean_multiplier
 from qfuse.emit.tosa_products import over_dims
 from qfuse.emit.tosa_supports import refuse
-from qfuse.emit.tosa_unsigned import as_stored, flip, unflip
+from qfuse.emit.tosa_unsigned import as_held, as_stored, flip, unflip
 from qfuse.emit.vocabulary import Vocabulary
 from qfuse.fixed_point import Multiplier
-from qfuse.graph import AccumForm, Array, Decision, Environment, Refusal, Step, StoredForm
+from qfuse.graph import AccumForm, Array, Decision, Environment, Pooling, Refusal, Step, StoredForm
 from qfuse.indexing import Extents, Index
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Node
@@ -105,6 +106,19 @@ class TosaEmitter(Vocabulary):
             value = self.move(planned.pad, [value], signed.mlir, fill)
         return as_stored(self.ops, self._repeated(planned.node.op, [value], signed.mlir), planned.storage, offset)
 
+    def pooled(
+        self, move: Pooling, value: Value, params: QuantParams, neutral: int | None, context: BuildContext
+    ) -> Value:
+        """The maximum or minimum of the elements of `value`, which stay stored integers of these parameters."""
+        held = held_as(params.storage, params.quant_min, params.quant_max)
+        assert held is not None
+        assert neutral is not None
+        signed, offset = held
+        value = as_held(self.ops, value, params.storage, offset)
+        if move.pad is not None:
+            value = self.move(move.pad, [value], signed.mlir, neutral - offset)
+        return as_stored(self.ops, self._repeated(move.op, [value], signed.mlir), params.storage, offset)
+
     def position(self, planned: PlannedPooling, context: BuildContext) -> Value:
         """The place of the first greatest of stored integers."""
         op = planned.node.op
@@ -114,10 +128,8 @@ class TosaEmitter(Vocabulary):
 
     def requantize_fixed(self, planned: PlannedFixedRequantize, node: Node, context: BuildContext) -> Value:
         """Sums to stored integers; layout operations in between follow on integers."""
-        storage = planned.params.storage
         value = average(self.ops, planned, context) if planned.is_mean else self._rescaled(planned, context)
-        zero = planned.params.zero_point.scalar
-        return self._moved(value, planned.form.moves, storage.mlir, None if zero is None else int(zero))
+        return followed(value, planned.form, planned.params, context)
 
     def _rescaled(self, planned: PlannedFixedRequantize, context: BuildContext) -> Value:
         sums: Sums = context.build(planned.form.decision)

@@ -26,7 +26,7 @@ from qfuse.emit.tosa_ops import MAX_SHIFT, MIN_SHIFT, rescale_numbers
 from qfuse.emit.tosa_patches import reads_patches, takes_channels
 from qfuse.emit.tosa_products import by_groups, plan_product
 from qfuse.fixed_point import Multiplier
-from qfuse.graph import AccumForm, Array, Decision, Environment, Existing, Moved, QValue, Refusal, StoredForm
+from qfuse.graph import AccumForm, Array, Decision, Environment, Existing, Moved, Pooling, QValue, Refusal, StoredForm
 from qfuse.indexing import Extents, Index, as_dim, compose
 from qfuse.matchers.layout import Layout
 from qfuse.matchers.nodes import Convolution, Reduction
@@ -109,6 +109,17 @@ def _move(layout: Layout, env: Environment) -> Iterator[str]:
         yield "a pad whose amounts are known at run time only"
 
 
+def _moved(layout: Layout, env: Environment) -> Iterator[str]:
+    """What follows an epilogue."""
+    if not isinstance(layout, Pooling):
+        yield from _move(layout, env)
+        return
+    if layout.op.name not in _POOLED:
+        yield f"{layout.op.name} of integers"
+    if layout.pad is not None:
+        yield from _move(layout.pad, env)
+
+
 def _index(index: Index) -> Iterator[str]:
     dims = [as_dim(e) for e in index if e.terms]
     if None in dims or len(set(dims)) != len(dims):
@@ -142,7 +153,7 @@ def _form(decision: Decision, env: Environment) -> Iterator[str]:
         elif operand is not None and operand.value is not None:
             yield from _read(Existing(operand.value), operand.index, extents, env)
     for layout in form.moves[-1:]:
-        yield from _move(layout, env)
+        yield from _moved(layout, env)
 
 
 # -- sums --------------------------------------------------------------------------------------------------------
@@ -266,8 +277,11 @@ def _requantize(planned: PlannedFixedRequantize, env: Environment) -> Iterator[s
     yield from _scale(scale, planned.params.storage, bits)
     for addend in scale.addends:
         yield from _read(addend.q, addend.index, out_extents(contraction.extents, contraction.out_loops), env)
+    storage, low, high = planned.params.storage, planned.params.quant_min, planned.params.quant_max
     for layout in planned.form.moves:
-        yield from _move(layout, env)
+        yield from _moved(layout, env)
+        if isinstance(layout, Pooling) and held_as(storage, low, high) is None:
+            yield f"{layout.op.name} of {storage} from {low} to {high}"
         if layout.kind == "pad" and planned.params.zero_point.scalar is None:
             yield "the zero point that stands for the padding varies"
     if contraction.bits == 48:

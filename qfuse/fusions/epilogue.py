@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from qfuse._mlir import Value
 from qfuse.fusions.base import Fusion
+from qfuse.fusions.behind import refuse_order
 from qfuse.fusions.expression import constant_operand_over, trace_back
 from qfuse.graph import (
     AccumForm,
@@ -50,6 +51,9 @@ class ExtendEpilogue(Fusion):
         if found is None:
             return None
         own = found.form
+        refusal = refuse_order(own)
+        if refusal is not None:
+            return refusal
         form = AccumForm(own.decision, own.steps, own.moves, own.to_value, extents, node.scalar.type)
         return Decision(self, node, "reassociated", form=form, float_inputs=found.float_inputs)
 

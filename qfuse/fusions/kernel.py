@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from qfuse.cost.schema import InvalidKeyError, several, storage_type
+from qfuse.emit.behind import followed
 from qfuse.emit.call import KernelCall
-from qfuse.emit.fixed_epilogue import padding_of
 from qfuse.emit.spec import PlannedContraction
 from qfuse.errors import UsageError
 from qfuse.fixed_point import ROUNDINGS
 from qfuse.fusions.base import Fusion
+from qfuse.fusions.behind import ended, refuse_poolings
 from qfuse.fusions.epilogue import trace
 from qfuse.fusions.fixed_point import plan_requantize
 from qfuse.fusions.kernel_layer import LayerPlanner
@@ -152,7 +153,11 @@ class KernelFusion(Fusion):
         if isinstance(layer, Refusal):
             return replace(layer, reason=f"{self.call.kernel}: {layer.reason}")
         decision = Decision(
-            self, node, layer.plan.exactness, needs=(form.decision, layer.lhs, layer.rhs), payload=layer
+            self,
+            node,
+            layer.plan.exactness,
+            needs=(form.decision, layer.lhs, layer.rhs, *ended(form, node)),
+            payload=layer,
         )
         decision.replacement = Made(decision)
         decision.detail = {"kernel": self.call.kernel, "result": str(node.params), **layer.plan.detail}
@@ -169,6 +174,9 @@ class KernelFusion(Fusion):
             if form.to_value is None:
                 return Refusal("the output's parameters vary and the layout before the quantize cannot be inverted")
             params = params.over(form.to_value, env.bindings.extents(planned.node.result.type))
+        refusal = refuse_poolings(node, form, env)
+        if refusal is not None:
+            return refusal
         if planned.bits > 32:
             return Refusal(f"accumulators of i32, found i{planned.bits}", "use a smaller reduction")
         plan = plan_requantize(form, params, self._scaled(env))
@@ -193,10 +201,7 @@ class KernelFusion(Fusion):
         value = layer.emit(self.call, context)
         node = decision.node
         assert isinstance(node, Quantize)
-        zero = node.params.zero_point.scalar
-        for move in layer.form.moves:
-            value = context.emitter.move(move, [value], layer.element, padding_of(move, zero))
-        return value
+        return followed(value, layer.form, node.params, context)
 
 
 _NAMES = (

@@ -11,6 +11,7 @@ import numpy as np
 from qfuse._mlir import Value
 from qfuse.emit.spec import PlannedContraction, PlannedPooling, Side
 from qfuse.fusions.base import Fusion
+from qfuse.fusions.behind import taken_behind
 from qfuse.fusions.contraction import init_steps, plan_sum, side_of
 from qfuse.fusions.windows import as_one_sum, divided
 from qfuse.graph import AccumForm, Decision, Environment, Folded, Made, Refusal, Step, StoredForm
@@ -100,7 +101,10 @@ def ones_over(reduction: tuple[int, ...], extents: Extents) -> Side | None:
 
 
 class FuseMaximum(Fusion):
-    """Maxima and minima over windows or dimensions: the integers' own, since a scale is positive."""
+    """Maxima and minima over windows or dimensions: the integers' own, since a scale is positive.
+
+    Those of the float value of accumulators follow the quantize behind them, see `qfuse.fusions.behind`.
+    """
 
     id = "qfuse.maximum"
     nodes = (Reduction,)
@@ -112,14 +116,16 @@ class FuseMaximum(Fusion):
         return isinstance(node, Reduction) and node.kind in ("max", "min")
 
     def check(self, node: Node, env: Environment) -> Decision | Refusal | None:
-        """Refuses parameters that vary along the reduction and inits that are not the neutral infinity."""
+        """Refuses parameters that vary along the reduction, and inits and padding that are not the neutral infinity."""
         assert isinstance(node, Reduction)
         source, pad, index = _behind_padding(node, env)
         form = env.form(source)
-        if not isinstance(form, StoredForm):
-            return None
+        if form is None:
+            return _refuse_padding(node, env)
         if not starts_neutral(node, env):
             return Refusal("the reduction does not start from the neutral infinity")
+        if isinstance(form, AccumForm):
+            return taken_behind(self, node, form, pad, env)
         varying = dims_of_index(form.params.scale.index) | dims_of_index(form.params.zero_point.index)
         if varying and (pad is not None or _moves(node, varying)):
             return Refusal("the parameters vary along a reduced dimension")
@@ -133,21 +139,40 @@ class FuseMaximum(Fusion):
         return decision
 
     def build(self, decision: Decision, context: object) -> object:
-        """The integer maximum, by the target's emitter."""
+        """The integer maximum, by the target's emitter; one behind an epilogue is built with that."""
         return context.emitter.pool(decision.payload, context)  # type: ignore[attr-defined]
 
 
 def _behind_padding(node: Reduction, env: Environment) -> tuple[Value, Layout | None, Index]:
     """The reduced tensor, read through a pad with the neutral infinity."""
-    owner = getattr(node.operand.owner, "operation", None)
-    layout = None if owner is None or owner.name != "tensor.pad" else match_layout(env.bindings, owner)
+    layout = _padded(node, env)
     if layout is None or env.form(node.operand) is not None:
         return node.operand, None, node.index
     number = env.reader.constants.scalar(layout.pad_value)
-    neutral = float("-inf") if node.kind == "max" else float("inf")
-    if number is None or not _is_neutral(float(number[0]), neutral):
+    if number is None or not _is_neutral(float(number[0]), _neutral(node)):
         return node.operand, None, node.index
     return layout.sources[0], layout, node.index
+
+
+def _padded(node: Reduction, env: Environment) -> Layout | None:
+    """The pad that the reduced tensor comes from, or None."""
+    owner = getattr(node.operand.owner, "operation", None)
+    known = owner is not None and owner.name in ("tensor.pad", "tosa.pad")
+    return match_layout(env.bindings, owner) if known else None
+
+
+def _refuse_padding(node: Reduction, env: Environment) -> Refusal | None:
+    """Where the float value of accumulators is padded by another number than those that the integers have."""
+    layout = _padded(node, env)
+    if layout is None or not isinstance(env.form(layout.sources[0]), AccumForm):
+        return None
+    number = env.reader.constants.scalar(layout.pad_value)
+    found = "a number that is known at run time only" if number is None else f"{float(number[0]):g}"
+    return Refusal(f"padding must be the neutral infinity or 0, found {found}")
+
+
+def _neutral(node: Reduction) -> float:
+    return float("-inf") if node.kind.endswith("max") else float("inf")
 
 
 def starts_neutral(node: Reduction, env: Environment) -> bool:
@@ -156,7 +181,7 @@ def starts_neutral(node: Reduction, env: Environment) -> bool:
         return True
     start = init_steps(node, "f32", env.bindings.extents(node.result.type), env)
     number = start[0].operand.number if len(start) == 1 and start[0].operand is not None else None
-    return number is not None and _is_neutral(number, float("-inf") if node.kind.endswith("max") else float("inf"))
+    return number is not None and _is_neutral(number, _neutral(node))
 
 
 def _is_neutral(number: float, neutral: float) -> bool:

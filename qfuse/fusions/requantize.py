@@ -15,6 +15,7 @@ from qfuse.emit.expression import stored_tensors
 from qfuse.emit.fixed_epilogue import PlannedFixedRequantize, PlannedFixedRescale
 from qfuse.emit.spec import PlannedRequantize, PlannedRescale
 from qfuse.fusions.base import Fusion
+from qfuse.fusions.behind import ended, refuse_poolings
 from qfuse.fusions.distance import float_distance
 from qfuse.fusions.epilogue import trace
 from qfuse.fusions.fixed_point import plan_requantize, plan_rescale
@@ -62,6 +63,9 @@ class FuseRequantize(Fusion):
                 return Refusal("the output's parameters vary and the layout before the quantize cannot be inverted")
             own = env.bindings.extents(form.decision.node.result.type)
             params = params.over(form.to_value, own)
+        refusal = refuse_poolings(node, form, env)
+        if refusal is not None:
+            return refusal
         if env.options.epilogue != "float":
             return self._fixed(node, form, params, env)
         distance = float_distance(form, params, env)
@@ -69,7 +73,7 @@ class FuseRequantize(Fusion):
         decision = Decision(
             self, node, f"within-{steps}-lsb",
             float_inputs=(*found.float_inputs, *_step_values(form)),
-            needs=(form.decision, *_step_integers(form)),
+            needs=(form.decision, *_step_integers(form), *ended(form, node)),
             payload=PlannedRequantize(form, params, distance.folds),
         )  # fmt: skip
         decision.replacement = Made(decision)
@@ -83,7 +87,8 @@ class FuseRequantize(Fusion):
             return plan
         payload = PlannedFixedRequantize(form, params, plan.scale, plan.is_mean)
         added = tuple(a.q for a in plan.scale.addends)
-        decision = Decision(self, node, plan.exactness, needs=(form.decision, *added), payload=payload)
+        needs = (form.decision, *added, *ended(form, node))
+        decision = Decision(self, node, plan.exactness, needs=needs, payload=payload)
         decision.replacement = Made(decision)
         decision.detail = {"result": str(node.params), **plan.detail}
         decision.requires = (of_requantize(form, node.params, env),)
