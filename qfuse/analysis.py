@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from qfuse._mlir import Bindings, Operation, Value
@@ -104,7 +105,7 @@ class Analysis:
             if outcome is not None and fusion.declines:
                 declined.append(f"{fusion.id}: {outcome.reason}")
             if outcome is not None and node.result not in self.refusals:
-                self.refusals[node.result] = outcome
+                self.refusals[node.result] = _hinted(outcome, self.env.vocabulary.epilogues)
 
     def _outcome(self, fusion: Fusion, node: Node) -> Decision | Refusal | None:
         """What a fusion says of a node, if the emitter and the target agree."""
@@ -351,6 +352,13 @@ def _decisions_in(need: QValue | Decision, env: Environment) -> Iterator[Decisio
         decision = env.decisions.get(need.value)
         if decision is not None and decision.on_demand:
             yield decision
+
+
+def _hinted(refusal: Refusal, epilogues: Iterable[str]) -> Refusal:
+    """A refusal that names the float epilogue too, where that would do and can be written."""
+    if not refusal.in_float or "float" not in epilogues:
+        return refusal
+    return replace(refusal, hint=", or ".join(filter(None, (refusal.hint, "use epilogue=float"))))
 
 
 def _blocks(bindings: Bindings, root: Operation) -> Iterator[tuple[str, Any]]:

@@ -189,10 +189,12 @@ class Refusal:
     Attributes:
         reason: lower-case clause, requirement and finding.
         hint: what would make it apply, or empty.
+        in_float: whether the option `epilogue=float` would, too; the hint then says so where the emitter has it.
     """
 
     reason: str
     hint: str = ""
+    in_float: bool = False
 
     def __bool__(self) -> bool:
         return False

@@ -38,7 +38,8 @@ _LIMIT = float(1 << 31)
 _GUARD = (20, 4)
 #: Relative error of scales that were multiplied and divided in f64.
 _ROUNDED = 2.0**-48
-_BEYOND = "an intermediate value exceeds i32 at the step of the result"
+_LARGER = "a larger scale of the result"
+_BEYOND = ("an intermediate value exceeds i32 at the step of the result", _LARGER)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,19 +73,15 @@ def plan_fixed(
     if scale is None or zero is None:
         return Refusal("an elementwise operation in integers needs constant parameters of the result")
     step = scale.astype(np.float64)
-    reason = _BEYOND
+    refused = NotIntegerError(*_BEYOND)
     for guard in range(_GUARD[0], _GUARD[1] - 1, -1):
         try:
             return _Planner(step, extents, env, guard).result(source, node, params, zero)
         except NotIntegerError as error:
-            reason = str(error)
-        if reason != _BEYOND:
+            refused = error
+        if refused.reason != _BEYOND[0]:
             break
-    return _refusal(reason)
-
-
-def _refusal(reason: str) -> Refusal:
-    return Refusal(f"the elementwise operation has no integer form: {reason}", "use epilogue=float")
+    return Refusal(f"the elementwise operation has no integer form: {refused.reason}", refused.hint, in_float=True)
 
 
 def _over(param: Param, extents: Extents) -> Array | None:
@@ -143,7 +140,8 @@ class _Planner:
             "max": self._maximum, "min": self._minimum, "absf": self._absolute,
         }.get(scalar.op)  # fmt: skip
         if operation is None:
-            raise NotIntegerError(f"{scalar.op} of a dequantized value")
+            hint = "quantize its operand" if len(scalar.args) == 1 else ""
+            raise NotIntegerError(f"{scalar.op} of a dequantized value", hint)
         return operation(*(self.term(a) for a in scalar.args))
 
     # -- operations --------------------------------------------------------------------------------------------
@@ -159,7 +157,7 @@ class _Planner:
             a, b = self._on_grid(a), self._on_grid(b)
         bound, error = a.bound + b.bound, a.error + b.error
         if bound >= _LIMIT:
-            raise NotIntegerError(_BEYOND)
+            raise NotIntegerError(*_BEYOND)
         return Term(Scalar(name, I64, (a.integer, b.integer)), a.scale, bound, error)
 
     def _negate(self, a: Term | Array) -> Term | Array:
@@ -188,7 +186,7 @@ class _Planner:
         if bound < _LIMIT:
             return Term(Scalar("muli", I64, (a.integer, b.integer)), scale, bound, error)
         if max(a.bound, b.bound) >= _LIMIT:
-            raise NotIntegerError(_BEYOND)
+            raise NotIntegerError(_BEYOND[0], "quantize the operands to 16 bits")
         shift = int(np.frexp(bound)[1]) - 30
         integer = Scalar("mulshift", I64, (a.integer, b.integer, leaf(shift)), self.env.options.scaling)
         part = 2.0**-shift
@@ -196,7 +194,7 @@ class _Planner:
 
     def _divide(self, a: Term | Array, b: Term | Array) -> Term | Array:
         if isinstance(b, Term):
-            raise NotIntegerError("a division by a dequantized value")
+            raise NotIntegerError("a division by a dequantized value", "quantize the divisor, and its reciprocal")
         assert isinstance(a, Term)
         with np.errstate(divide="ignore"):
             return self._scaled(a, 1.0 / b)
@@ -276,9 +274,9 @@ class _Planner:
             return term
         bound = term.bound * float(ratio.max(initial=0.0)) + 1.0
         if bound >= _LIMIT:
-            raise NotIntegerError(_BEYOND)
+            raise NotIntegerError(*_BEYOND)
         if not is_within_shift(ratio, term.bound):
-            raise NotIntegerError(_BEYOND)
+            raise NotIntegerError(*_BEYOND)
         integer, multiplier = self._multiplied(term.integer, ratio)
         error = float((term.error * ratio).max(initial=0.0)) + 0.5
         real = np.where(ratio > 0, ratio, multiplier.real)  # 0 is exact
@@ -306,11 +304,12 @@ class _Planner:
         bits = 31
         if self.env.options.epilogue == "power-of-two":
             if not is_power_of_two(ratio):
-                raise NotIntegerError("the scales are not powers of two apart")
+                raise NotIntegerError("the scales are not powers of two apart", "use epilogue=fixed-point")
             bits = 0
         if not fits(ratio, bits):
             raise NotIntegerError(
-                f"a scale is {float(ratio.max()):.6g} of another, which must be less than {greatest_scale(bits):.0f}"
+                f"a scale is {float(ratio.max()):.6g} of another, which must be less than {greatest_scale(bits):.0f}",
+                _LARGER,
             )
         return Multiplier.of(ratio, bits)
 

@@ -84,7 +84,8 @@ def plan_requantize(form: AccumForm, params: QuantParams, env: Environment) -> F
     if planned.blocked is not None:
         return Refusal(
             "groups along the reduction are summed in float, which a fixed-point epilogue does not do",
-            "quantize per tensor or per axis, or use epilogue=float",
+            "quantize per tensor or per axis",
+            in_float=True,
         )
     line = start(planned, env)
     if isinstance(line, Refusal):

@@ -17,7 +17,18 @@ I64 = "i64"
 
 
 class NotIntegerError(Exception):
-    """An expression has no form in integers; the argument is the reason."""
+    """An expression has no form in integers.
+
+    Attributes:
+        reason: as in a `Refusal`.
+        hint: as in a `Refusal`.
+    """
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        """With its reason."""
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +58,7 @@ def constant_values(scalar: Scalar, extents: Extents, env: Environment) -> Array
             found = over_extents(array, index, extents)
             if found is not None:
                 return found.astype(np.float64)
-        raise NotIntegerError("a parameter varies in blocks along dynamic extents")
+        raise NotIntegerError("a parameter varies in blocks along dynamic extents", "static shapes")
     if scalar.op == "const":
         return np.full((1,) * len(extents), scalar.payload, np.float64)
     if scalar.op == "elem":
@@ -59,7 +70,7 @@ def constant_values(scalar: Scalar, extents: Extents, env: Environment) -> Array
     array = env.reader.evaluate_over(scalar, extents)
     if array is not None:
         return array.astype(np.float64)
-    raise NotIntegerError("it reads a float tensor that is known only at run time")
+    raise NotIntegerError("it reads a float tensor that is known only at run time", "quantize that tensor")
 
 
 def stored_term(x: Scalar, signed: bool, rank: int, env: Environment) -> Term:
@@ -84,7 +95,7 @@ def _range(x: Scalar, signed: bool, env: Environment) -> tuple[int, int]:
             return low - int(zero.payload), high - int(zero.payload)
         if zero.op == "array":
             return low - int(zero.payload[0].max()), high - int(zero.payload[0].min())
-        raise NotIntegerError("a zero point is known only at run time")
+        raise NotIntegerError("a zero point is known only at run time", "quantize statically")
     raise NotIntegerError(f"{x.op} of a dequantized value")
 
 

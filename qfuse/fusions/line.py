@@ -78,7 +78,8 @@ def start(planned: PlannedContraction, env: Environment) -> Line | Refusal:
     if size > max(s.size for s in scales) and size > _MOST_SCALES:
         return Refusal(
             f"the scales of both operands vary: a fixed-point epilogue would need {size} multipliers",
-            "quantize one operand per tensor, or use epilogue=float",
+            "quantize one operand per tensor",
+            in_float=True,
         )
     nothing = np.zeros((1,) * rank)
     rounded = not all(is_power_of_two(s) for s in scales)
@@ -89,7 +90,7 @@ def start(planned: PlannedContraction, env: Environment) -> Line | Refusal:
 def constant_param(what: str, param: Param, extents: Extents) -> Array | Refusal:
     """A constant parameter over dimensions of these extents."""
     if param.data is None or not param.data.size:
-        return Refusal(f"the {what} is known only at run time", "use epilogue=float, or quantize statically")
+        return Refusal(f"the {what} is known only at run time", "quantize statically", in_float=True)
     found = over_extents(param.data, param.index, extents)
     if found is None:
         return Refusal(f"the {what} varies along dynamic extents in blocks, which fixed point does not take")
@@ -112,7 +113,8 @@ def follow(line: Line, step: Step, planned: PlannedContraction, env: Environment
     if number is None:
         return Refusal(
             f"the epilogue has {_SHOWN[step.kind]} a float tensor that is known only at run time",
-            "quantize that tensor, or use epilogue=float",
+            "quantize that tensor",
+            in_float=True,
         )
     if np.isnan(number).any():
         return Refusal("a constant of the epilogue is not a number")
@@ -143,7 +145,8 @@ def _take_addend(line: Line, kind: str, form: StoredForm, index: Index, scale: A
     if (np.isfinite(line.low) | np.isfinite(line.high)).any():
         return Refusal(
             "a dequantized tensor is added behind a clamp, which cannot move behind the addition",
-            "quantize between the two, or use epilogue=float",
+            "quantize between the two",
+            in_float=True,
         )
     if kind == "rsub":
         line.multiply(np.full((1,) * line.offset.ndim, -1.0))

@@ -10,7 +10,7 @@ input becomes a table; else those with an operation that integers do not have.
 
 Needs one set of constant parameters for the tensor and at most 8 bits. With `lookup16=true` 16 bits as well: a table of
 513 points, and straight lines between them in integers. Where the machine has such tables they are its own, and taken
-where they are within a step.
+where they are within a step and the chain has no other form in integers, or where they are asked for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from qfuse.emit.elementwise import Between, PlannedLookup, Points
 from qfuse.emit.expression import nodes, rebuilt
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.elementwise import Root, facts, find_root, refuse_common
-from qfuse.fusions.points import Tabulated, find_points
+from qfuse.fusions.fixed_elementwise import plan_fixed
+from qfuse.fusions.points import POINTS, Tabulated, find_points
 from qfuse.fusions.requires import of_elements, of_stored
 from qfuse.graph import Array, Decision, Environment, Made, Refusal, StoredForm
 from qfuse.matchers.functions import LIBRARY
@@ -57,10 +58,12 @@ class FuseLookup(Fusion):
         if root is None:
             return None
         stored = _only_input(root)
-        if stored is None or not _is_wanted(root, env):
+        if stored is None:
+            return None
+        form = root.traced.forms[0]
+        if not _is_wanted(root, form, env):
             return None
         env.elementwise[node.result] = root.traced.through
-        form = root.traced.forms[0]
         refusal = refuse_common(root, env)
         if refusal is None:
             refusal = _varies(root, form)
@@ -75,11 +78,8 @@ class FuseLookup(Fusion):
             table = _points(root, env) if form.params.storage.bits > 8 else _table(root, env)
         if table is None:
             return Refusal("the function cannot be evaluated: an operation in it is not known")
-        if table.points is not None and table.steps > 1:
-            return Refusal(
-                f"a table of {table.values.size} points is up to {table.steps} steps of the result from the function",
-                "quantize to 8 bits",
-            )
+        if isinstance(table, Refusal):
+            return table
         exact = not table.functions and table.between is None and table.points is None
         payload = PlannedLookup(node, stored, table.values, root.extents, root.moves, table.between, table.points)
         exactness = "bit-exact" if exact else f"within-{max(table.steps, 1)}-lsb"
@@ -121,9 +121,17 @@ def _is_parameter(leaf: Scalar, root: Root) -> bool:
     return bool(index) and index in (own.scale.index, own.zero_point.index)
 
 
-def _is_wanted(root: Root, env: Environment) -> bool:
-    """Whether a table is asked for, or the expression has an operation without an integer form."""
-    return env.options.epilogue != "float" or _has_function(root)
+def _is_wanted(root: Root, form: StoredForm, env: Environment) -> bool:
+    """Whether a table is asked for, or the expression has no integer form: of 16 bits it is not asked for."""
+    if _has_function(root):
+        return True
+    if env.options.epilogue == "float":
+        return False
+    if form.params.storage.bits <= 8 or env.options.lookup16:
+        return True
+    if _held(root, form, env) is None:
+        return False
+    return isinstance(plan_fixed(root.traced.source, root.node, root.node.params, root.extents, env), Refusal)
 
 
 def _has_function(root: Root) -> bool:
@@ -168,19 +176,22 @@ def _held(root: Root, form: StoredForm, env: Environment) -> _Held | None:
     result = env.vocabulary.tabulated(params.storage, params.quant_min, params.quant_max)
     if source is None or result is None or max(source[0].bits, result[0].bits) <= 8:
         return None
-    if source[0].bits > 8 and not (_has_function(root) or env.options.lookup16):
-        return None
     return _Held(*source, *result)
 
 
 def _too_wide(root: Root, form: StoredForm, env: Environment) -> Refusal | None:
     bits, out = form.params.storage.bits, root.node.params.storage.bits
-    if bits > 8 and not (env.options.lookup16 and bits <= 16):
-        return Refusal(
-            f"a lookup table takes at most 8 bits, the input has {bits}", "16 bits are taken with lookup16=true"
-        )
-    if bits > 8 and out > 16:
-        return Refusal(f"a lookup table between points gives at most 16 bits, the result has {out}")
+    own = env.vocabulary.tabulated(form.params.storage, form.low, form.high) is not None
+    if bits <= 8:
+        return None
+    if bits > 16 and not own:
+        return Refusal(f"a lookup table takes at most 16 bits, the input has {bits}", "quantize the input to 8 bits")
+    asked = own or env.options.lookup16
+    if own or out > 16:
+        hint = "quantize the result to 16 bits" + ("" if asked else ", and use lookup16=true")
+        return Refusal(f"a lookup table between points gives at most 16 bits, the result has {out}", hint)
+    if not asked:
+        return Refusal(f"a lookup table takes at most 8 bits, the input has {bits}", "use lookup16=true")
     return None
 
 
@@ -247,8 +258,8 @@ def _points(root: Root, env: Environment) -> _Table | None:
     return _Table(table, steps, _functions(root), between)
 
 
-def _machine_points(root: Root, held: _Held, env: Environment) -> _Table | None:
-    """513 points that the machine reads between."""
+def _machine_points(root: Root, held: _Held, env: Environment) -> _Table | Refusal | None:
+    """Points that the machine reads between, within a step of the function."""
     form, params = root.traced.forms[0], root.node.params
     half = 1 << (held.storage.bits - 1)
     every = np.arange(-half, half) + held.offset
@@ -261,7 +272,13 @@ def _machine_points(root: Root, held: _Held, env: Environment) -> _Table | None:
     target = Tabulated(real - less, reference - less, params.quant_min - less, params.quant_max - less)
     occurring = (every >= form.low) & (every <= form.high)
     empty = Points(held.offset, less, 16 - held.storage.bits, (), 0)
-    points, steps = find_points(empty, target, occurring)
+    found = find_points(empty, target, occurring)
+    hint = "quantize the input to 8 bits"
+    if found is None:
+        return Refusal(f"a line of a table of {POINTS} points is steeper than i16 holds", hint)
+    points, steps = found
+    if steps > 1:
+        return Refusal(f"a table of {POINTS} points is up to {steps} steps of the result from the function", hint)
     return _Table(points.tables[0], steps, _functions(root), points=points)
 
 

@@ -46,8 +46,10 @@ class Tabulated:
         return max(15 - int(reach).bit_length(), 0)
 
 
-def find_points(points: Points, target: Tabulated, occurring: Array) -> tuple[Points, int]:
+def find_points(points: Points, target: Tabulated, occurring: Array) -> tuple[Points, int] | None:
     """The best tables for a function, and their greatest distance from the reference in steps.
+
+    None where every table has a line that is steeper than TOSA allows.
 
     Args:
         points: offsets and spread; tables are filled in.
@@ -68,7 +70,6 @@ def find_points(points: Points, target: Tabulated, occurring: Array) -> tuple[Po
             best = tried, steps
         if steps <= 1:
             break
-    assert best is not None
     return best
 
 
@@ -108,6 +109,12 @@ def _two(knots: Array, target: Tabulated) -> tuple[tuple[Array, ...] | None, int
     return ((whole, rest) if _is_even(whole) and _is_even(rest) else None), 15
 
 
+def _trimmed(knots: Array, target: Tabulated) -> tuple[tuple[Array, ...] | None, int]:
+    """A table of whole results without the least one, so that two lines lead from one end to the other."""
+    table = np.clip(np.rint(knots), 1 - _HALF, _HALF - 1).astype(np.int16)
+    return ((table,) if _is_even(table) and target.fraction == 0 else None), 7
+
+
 def _clipped(table: Array) -> Array:
     return np.clip(table, -_HALF, _HALF - 1).astype(np.int16)
 
@@ -118,6 +125,6 @@ def _is_even(table: Array) -> bool:
     return bool((slopes >= -_HALF).all() and (slopes < _HALF).all())
 
 
-_SHAPES: tuple[Callable[[Array, Tabulated], tuple[tuple[Array, ...] | None, int]], ...] = (_one, _two)
+_SHAPES: tuple[Callable[[Array, Tabulated], tuple[tuple[Array, ...] | None, int]], ...] = (_one, _two, _trimmed)
 
 __all__ = ["POINTS", "SPACING", "Tabulated", "find_points"]
