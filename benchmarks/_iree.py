@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import iree.runtime as iree_runtime
@@ -36,8 +37,14 @@ class Call:
         return np.array(self._bound["main"](*self._inputs).to_host())
 
 
-def prepare(module_or_text: Any, *inputs: np.ndarray[Any, Any], input_type: str = "none", cpu: str = "host") -> Call:
+def prepare(
+    module_or_text: Any,
+    *inputs: np.ndarray[Any, Any],
+    input_type: str = "none",
+    cpu: str = "host",
+    more_flags: Sequence[str] = (),
+) -> Call:
     """Compile with the library's flags for `cpu`, load, and place the inputs on the single-threaded device."""
     flags = [flag for flag in DEFAULT_FLAGS if "target-cpu=" not in flag]
-    flags.append(f"--iree-llvmcpu-target-cpu={cpu}")
+    flags += [f"--iree-llvmcpu-target-cpu={cpu}", *more_flags]
     return Call(compile_module(module_or_text, flags=flags, input_type=input_type), *inputs)

@@ -16,28 +16,16 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 
-class LinearRelu(nn.Module):
-    """Linear with bias, then relu."""
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        """Make a layer with PyTorch's default initialization."""
-        super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return relu(x W^T + b)."""
-        return torch.relu(self.linear(x))
-
-
 @dataclass(frozen=True)
-class QuantizedLinear:
-    """A quantized Linear + bias + relu: the exported program, an input, and everything it computes with.
+class QuantizedLayer:
+    """A quantized layer with bias and relu: the exported program, an input, and everything it computes with.
 
     Input and output are quantized per tensor to int8 (the input with a zero point that is not zero), the weight per
     output channel, symmetrically.
     """
 
     program: ExportedProgram
+    float_program: ExportedProgram
     x: np.ndarray[Any, Any]
     weight: np.ndarray[Any, Any]
     weight_scale: np.ndarray[Any, Any]
@@ -48,15 +36,29 @@ class QuantizedLinear:
     out_zero_point: int
 
 
-def quantized_linear(m: int, k: int, n: int, *, seed: int = 0) -> QuantizedLinear:
+def quantized_linear(m: int, k: int, n: int, *, seed: int = 0) -> QuantizedLayer:
     """Quantize a Linear with an [n, k] weight for an input of [m, k]."""
+    torch.manual_seed(seed)
+    layer = nn.Linear(k, n)
+    return _quantized(layer, torch.randn(m, k) + 0.25)
+
+
+def quantized_convolution(
+    channels: int, image: tuple[int, int], filters: int, window: int, stride: int, *, seed: int = 0
+) -> QuantizedLayer:
+    """Quantize a Conv2d, padded by half its window, for one image of [channels, *image]."""
+    torch.manual_seed(seed)
+    layer = nn.Conv2d(channels, filters, window, stride=stride, padding=window // 2)
+    return _quantized(layer, torch.randn(1, channels, *image) + 0.25)
+
+
+def _quantized(layer: nn.Module, x: torch.Tensor) -> QuantizedLayer:
     warnings.filterwarnings("ignore", "XNNPACKQuantizer is deprecated")
     warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
-    torch.manual_seed(seed)
-    model = LinearRelu(k, n).eval()
-    x = torch.randn(m, k) + 0.25
+    model = nn.Sequential(layer, nn.ReLU()).eval()
     quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
-    prepared = prepare_pt2e(torch.export.export(model, (x,)).module(), quantizer)
+    float_program = torch.export.export(model, (x,))
+    prepared = prepare_pt2e(float_program.module(), quantizer)
     prepared(x)
     program = torch.export.export(convert_pt2e(prepared), (x,))
     quantizes = [node.args for node in program.graph.nodes if "quantize_per_tensor" in str(node.target)]
@@ -64,9 +66,10 @@ def quantized_linear(m: int, k: int, n: int, *, seed: int = 0) -> QuantizedLinea
     tensors = [*program.state_dict.values(), *program.constants.values()]
     (weight,) = [t for t in tensors if t.dtype == torch.int8]
     (bias,) = [t for name, t in program.state_dict.items() if name.endswith("bias")]
-    (scale,) = [t for t in tensors if t.dtype == torch.float32 and t.shape == (n,) and t is not bias]
-    return QuantizedLinear(
+    (scale,) = [t for t in tensors if t.dtype == torch.float32 and t.shape == weight.shape[:1] and t is not bias]
+    return QuantizedLayer(
         program=program,
+        float_program=torch.export.export(model, (x,)),
         x=x.numpy(),
         weight=weight.detach().numpy(),
         weight_scale=scale.detach().numpy(),

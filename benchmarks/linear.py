@@ -2,7 +2,8 @@
 
 The layer is quantized by XNNPACK's static per-channel scheme, its output included. `unfused` is the linalg that
 torch-mlir makes of it, `native` the torch dialect, which IREE turns into integers by itself, `qfuse` the unfused
-module after `qfuse.fuse`. All are compiled with the same flags and run in turns on one thread.
+module after `qfuse.fuse`, `float` the layer before quantization. All are compiled with the same flags and run in turns
+on one thread.
 """
 
 from __future__ import annotations
@@ -10,22 +11,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from pathlib import Path
 
-import numpy as np
+from _layers import compare, parser_of
+from _pt2e import quantized_linear
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from _iree import prepare
-from _pt2e import QuantizedLinear, quantized_linear
-from _timing import interleaved_medians
-from torch_mlir import fx
-
-import qfuse
-from qfuse.integrations.iree import host_has_vnni
-
-NEEDED_OVER_UNFUSED = 2.5
-NEEDED_OVER_NATIVE = 1.0
+NEEDED = {"unfused": 2.5, "native": 1.0}
 
 
 def shape_of(text: str) -> tuple[int, int, int]:
@@ -37,50 +27,9 @@ def shape_of(text: str) -> tuple[int, int, int]:
     return m, k, n
 
 
-def options_of(text: str) -> dict[str, str]:
-    """Parse `key=value,key=value`; the empty text is the defaults."""
-    options: dict[str, str] = {}
-    for part in filter(None, text.split(",")):
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise argparse.ArgumentTypeError(f"expected key=value, got {part!r}")
-        options[key] = value
-    return options
-
-
-def default_options(target: str, cpu: str) -> list[dict[str, str]]:
-    """What to compare when nothing is said."""
-    has_vnni = target == "iree-cpu" and cpu == "host" and host_has_vnni()
-    return [{}, {"operands": "vnni"}] if has_vnni else [{}]
-
-
-def measure(
-    layer: QuantizedLinear, option_sets: list[dict[str, str]], *, target: str, cpu: str, repeat: int
-) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Return the median seconds of every candidate, and its distance from the unfused output in output steps."""
-    unfused = fx.export_and_import(layer.program, output_type="linalg-on-tensors")
-    native = fx.export_and_import(layer.program, output_type="torch")
-    calls = {
-        "unfused": prepare(unfused, layer.x, cpu=cpu),
-        "native": prepare(native, layer.x, input_type="torch", cpu=cpu),
-    }
-    for options in option_sets:
-        fused = fx.export_and_import(layer.program, output_type="linalg-on-tensors")
-        report = qfuse.fuse(fused, target=target, **options)
-        summary = report.to_json()["summary"]
-        if summary["integer_ops"] != 1:
-            raise SystemExit(f"qfuse {options}: not fused: {summary}")
-        name = " ".join(["qfuse", *(f"{key}={value}" for key, value in options.items())])
-        calls[name] = prepare(fused, layer.x, cpu=cpu)
-    outputs = {name: call.output() for name, call in calls.items()}
-    steps = {name: np.abs(value - outputs["unfused"]) / layer.out_scale for name, value in outputs.items()}
-    medians = interleaved_medians({name: call.run for name, call in calls.items()}, rounds=repeat)
-    return medians, steps
-
-
 def main() -> int:
     """Measure every shape; the exit code tells whether the best fused candidate is fast enough on all of them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__, repeat=61)
     parser.add_argument(
         "--shape",
         nargs="+",
@@ -89,42 +38,11 @@ def main() -> int:
         metavar="MxKxN",
         help="default: 128x1024x1024 128x768x3072",
     )
-    parser.add_argument(
-        "--option",
-        action="append",
-        type=options_of,
-        metavar="KEY=VALUE,...",
-        help="one set of qfuse options; repeat it to compare several (default: those of qfuse, and operands=vnni\n"
-        "where the target CPU is a host that has it)",
-    )
-    parser.add_argument("--target", default="iree-cpu", help="qfuse's target (default: %(default)s)")
-    parser.add_argument("--repeat", type=int, default=61, help="rounds (default: %(default)s)")
-    parser.add_argument("--cpu", default="host", help="IREE's target CPU (default: %(default)s)")
     arguments = parser.parse_args()
-    good = True
-    for m, k, n in arguments.shape:
-        medians, steps = measure(
-            quantized_linear(m, k, n),
-            arguments.option or default_options(arguments.target, arguments.cpu),
-            target=arguments.target,
-            cpu=arguments.cpu,
-            repeat=arguments.repeat,
-        )
-        print(f"{m}x{k}x{n}, target CPU {arguments.cpu}, one thread, medians of {arguments.repeat}")
-        print(f"{'ms':>8} {'unfused / it':>12} {'native / it':>12} {'max steps':>9} {'differ':>7}  candidate")
-        for name, seconds in medians.items():
-            print(
-                f"{seconds * 1e3:8.3f} {medians['unfused'] / seconds:12.2f} {medians['native'] / seconds:12.2f}"
-                f" {steps[name].max():9.2f} {int((steps[name] > 0.5).sum()):7d}  {name}"
-            )
-        best = min(seconds for name, seconds in medians.items() if name.startswith("qfuse"))
-        for baseline, needed in (("unfused", NEEDED_OVER_UNFUSED), ("native", NEEDED_OVER_NATIVE)):
-            ratio = medians[baseline] / best
-            passed = ratio >= needed
-            good &= passed
-            print(f"{'PASS' if passed else 'FAIL'}: {baseline} / qfuse = {ratio:.2f}, needed {needed:.2f}")
-        print(flush=True)
-    return 0 if good else 1
+    good = [
+        compare("x".join(map(str, shape)), quantized_linear(*shape), arguments, NEEDED) for shape in arguments.shape
+    ]
+    return 0 if all(good) else 1
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from _iree import prepare
-from _pt2e import QuantizedLinear, quantized_linear
+from _pt2e import QuantizedLayer, quantized_linear
 from _timing import interleaved_medians
 from torch_mlir import fx
 
@@ -204,7 +204,7 @@ def _matmul(m: _Module, spelling: str, operand: str, a: str, weight: Array, zero
         m.lines.append(f"%acc = {name} indexing_maps = [#a, #b, #c] {operands} {outs} -> {accumulator}")
 
 
-def spell(layer: QuantizedLinear, choice: Mapping[str, str]) -> str:
+def spell(layer: QuantizedLayer, choice: Mapping[str, str]) -> str:
     """Return the text of a module that computes `layer` with integers as `choice` says."""
     m = _Module(choice["constant"] == "inline")
     rows, k = layer.x.shape

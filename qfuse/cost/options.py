@@ -19,7 +19,7 @@ class Options:
 
     Attributes:
         spelling: `generic` (linalg.generic with the weight read where it lies) or `named` (linalg.quantized_matmul,
-            matmul, contract where they can say it).
+            matmul, contract where they can say it; the target iree-cpu leaves convolutions as they are).
         rounding: `roundeven` (math.roundeven) or `magic` (clamp first, then add and subtract 1.5 * 2^23: the same
             result, less code on machines without a rounding instruction).
         operands: narrowest operands of an integer contraction: `i8`, `i16` with the zero points subtracted (faster on

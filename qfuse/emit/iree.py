@@ -27,6 +27,8 @@ from qfuse.emit.base import BuildContext, dims_in, loops_to_dims
 from qfuse.emit.contractions import Accumulators, keeps_name
 from qfuse.emit.iree_tiles import Tiling, pack, packed_constant, packing, tiled_contraction, tiling_of
 from qfuse.emit.linalg import LinalgEmitter
+from qfuse.emit.matmul import matmul_of, multiply_merged
+from qfuse.emit.patches import Patches, patches_of
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, Side
 from qfuse.graph import Array, Existing, Folded, QValue
 from qfuse.indexing import affine_map, as_dim, compose, gather, identity
@@ -64,22 +66,39 @@ class IreeEmitter(LinalgEmitter):
 
     def accumulate(self, planned: PlannedContraction, context: BuildContext) -> Accumulators:
         """The integer sum of products, of operands of the types that IREE has kernels for."""
-        is_tiled = self.options.operands == VNNI and not keeps_name(planned)
-        tiling = tiling_of(planned) if is_tiled else None
+        patches = patches_of(planned) if self.options.spelling == "generic" else None
+        read = planned if patches is None else patches.read(planned)
+        is_tiled = self.options.operands == VNNI and (patches is not None or not keeps_name(planned))
+        tiling = tiling_of(read) if is_tiled else None
         signed = StorageType(self._width(planned), True)
         types = [signed, signed]
         if tiling is not None:
-            types[tiling.unsigned] = StorageType(8, False)
+            types[tiling.matmul.rows_of] = StorageType(8, False)
         lhs, rhs = (
-            self._converted(planned, side, type_, context, is_apart=tiling is None)
+            self._converted(planned, side, type_, context, is_apart=tiling is None or patches is not None)
             for side, type_ in zip((planned.lhs, planned.rhs), types, strict=True)
         )
         planned = replace(planned, lhs=lhs, rhs=rhs, raw_bound=_raw_bound(planned, lhs, rhs, self.options))
-        if tiling is None:
+        if patches is not None:
+            planned = self._over_patches(planned, patches, context)
+        if tiling is not None:
+            operands = [self._packed(planned, tiling, i, context) for i in range(2)]
+            self._allow("flow.dispatch.region")
+            return Accumulators(planned, tiled_contraction(self.builder, tiling, planned, operands), False)
+        matmul = None if patches is None else matmul_of(planned, patches.image)
+        if matmul is None:
             return super().accumulate(planned, context)
-        operands = [self._packed(planned, tiling, i, context) for i in range(2)]
-        self._allow("flow.dispatch.region")
-        return Accumulators(planned, tiled_contraction(self.builder, tiling, planned, operands), False)
+        operands = [self._operand(planned, side, context) for side in (planned.lhs, planned.rhs)]
+        return Accumulators(planned, multiply_merged(self, matmul, planned, operands), False)
+
+    def _over_patches(self, planned: PlannedContraction, patches: Patches, context: BuildContext) -> PlannedContraction:
+        """A convolution as a contraction over patches."""
+        side = planned.rhs if patches.image else planned.lhs
+        value, is_copy = patches.made(self.builder, side, self._operand(planned, side, context))
+        form = replace(side.form, q=Existing(self.barrier(value) if is_copy else value))
+        side = replace(side, form=form)
+        planned = replace(planned, rhs=side) if patches.image else replace(planned, lhs=side)
+        return patches.read(planned)
 
     def barrier(self, value: Value) -> Value:
         """`value`, computed by itself where that is possible and of use."""
@@ -104,7 +123,7 @@ class IreeEmitter(LinalgEmitter):
     def _packed(self, planned: PlannedContraction, tiling: Tiling, position: int, context: BuildContext) -> Value:
         """An operand in tiles, made once for all contractions that tile it alike."""
         side = planned.rhs if position else planned.lhs
-        is_unsigned = position == tiling.unsigned
+        is_unsigned = position == tiling.matmul.rows_of
         if side.array is not None:
             return packed_constant(self.builder, tiling, side, is_unsigned)
         value = self._operand(planned, side, context)

@@ -11,20 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 
 from qfuse._builder import Builder
 from qfuse._mlir import Attribute, Value
 from qfuse.emit.base import dims_in
+from qfuse.emit.matmul import Axis, Matmul, matmul_of
 from qfuse.emit.reshape import reshape
 from qfuse.emit.spec import PlannedContraction, Side
 from qfuse.indexing import affine_map, dims_of_index, identity
-
-#: Loops that are one dimension of a packed operand: adjacent and in this order wherever they are read or written.
-Axis: TypeAlias = tuple[int, ...]
 
 _INTRINSIC = "MMA_X86_AVX512VNNI_1x16x4_I32_UI8_I8"
 _LANES, _DEPTH = 16, 4
@@ -34,57 +30,34 @@ _ROWS = {1: 16, 2: 8}
 
 @dataclass(frozen=True)
 class Tiling:
-    """How the loops of a contraction become tiles.
+    """A matmul in tiles. The operand with the rows is unsigned, the other one signed."""
 
-    Attributes:
-        unsigned: which operand is unsigned, 0 or 1; it has the rows.
-        rows: axis of the tiles' rows.
-        columns: axis of the tiles' columns.
-        depth: axis of the reduction.
-        outer: loops around the tiles, an axis each.
-        extents: of the loops.
-    """
-
-    unsigned: int
-    rows: Axis
-    columns: Axis
-    depth: Axis
-    outer: tuple[Axis, ...]
-    extents: tuple[int, ...]
-
-    @property
-    def axes(self) -> tuple[Axis, ...]:
-        """The loops of the tiled contraction: outer ones, rows, columns, reduction."""
-        return (*self.outer, self.rows, self.columns, self.depth)
-
-    def size(self, axis: Axis) -> int:
-        """How many steps an axis has."""
-        return math.prod(self.extents[loop] for loop in axis)
+    matmul: Matmul
 
     @property
     def widths(self) -> int:
         """Registers that a tile is wide."""
-        registers = _up(self.size(self.columns), _LANES)
+        registers = _up(self.matmul.size(self.matmul.columns), _LANES)
         return 2 if registers % 2 == 0 or registers > 8 else 1
 
     @property
     def tile(self) -> tuple[int, int, int]:
         """Rows, columns and reduction of a tile; the rows so that the last tile has little padding."""
-        rows = self.size(self.rows)
-        return -(-rows // -(-rows // _ROWS[self.widths])), _LANES * self.widths, _DEPTH
+        rows = self.matmul.size(self.matmul.rows)
+        return _up(rows, _up(rows, _ROWS[self.widths])), _LANES * self.widths, _DEPTH
 
     @property
     def waste(self) -> float:
         """Products that are computed for each that is wanted."""
-        return math.prod(_up(self.size(a), t) * t / self.size(a) for a, t in self._tiled)
+        return math.prod(_up(n := self.matmul.size(a), t) * t / n for a, t in self._tiled)
 
     @property
     def _tiled(self) -> list[tuple[Axis, int]]:
-        return list(zip((self.rows, self.columns, self.depth), self.tile, strict=True))
+        return list(zip((self.matmul.rows, self.matmul.columns, self.matmul.depth), self.tile, strict=True))
 
     def tiles(self, axis: Axis) -> int:
         """How many tiles, or steps of an axis that is not tiled, there are."""
-        return _up(self.size(axis), dict(self._tiled).get(axis, 1))
+        return _up(self.matmul.size(axis), dict(self._tiled).get(axis, 1))
 
 
 def tiling_of(planned: PlannedContraction) -> Tiling | None:
@@ -93,25 +66,13 @@ def tiling_of(planned: PlannedContraction) -> Tiling | None:
     A constant operand is the signed one, so that the sums that the other's zero point asks for are constant.
     """
     sides = planned.lhs, planned.rhs
-    loops = [dims_in(side.index) for side in sides]
-    if planned.bits != 32 or planned.unit or max(side.storage.bits for side in sides) > 8:
-        return None
-    if any(len(set(own)) != len(side.index) for own, side in zip(loops, sides, strict=True)):
-        return None
-    extents = tuple(n or 0 for n in planned.extents)
-    if 0 in extents or math.prod(extents[loop] for loop in planned.reduction) * 255 * 128 >= 1 << 31:
+    if planned.bits != 32 or max(side.storage.bits for side in sides) > 8:
         return None
     unsigned = _unsigned(*sides)
-    if unsigned is None:
+    matmul = None if unsigned is None else matmul_of(planned, unsigned)
+    if matmul is None or matmul.size(matmul.depth) * 255 * 128 >= 1 << 31:
         return None
-    out, own, other = planned.out_loops, loops[unsigned], loops[1 - unsigned]
-    rows = _longest_axis([d for d in own if d not in other], own, out, extents)
-    columns = _longest_axis([d for d in other if d not in own], other, out, extents)
-    depth = _longest_axis([d for d in own if d in planned.reduction], own, other, extents)
-    if not rows or not columns or len(depth) != len(planned.reduction) or not set(planned.reduction) <= set(other):
-        return None
-    outer = tuple((d,) for d in out if d not in (*rows, *columns))
-    tiling = Tiling(unsigned, rows, columns, depth, outer, extents)
+    tiling = Tiling(matmul)
     return tiling if tiling.waste <= 2 else None
 
 
@@ -122,17 +83,6 @@ def _unsigned(lhs: Side, rhs: Side) -> int | None:
     return int(lhs.storage.signed and not rhs.storage.signed)
 
 
-def _longest_axis(chosen: Sequence[int], first: Sequence[int], second: Sequence[int], extents: Sequence[int]) -> Axis:
-    """Of the chosen loops, in the order of `first`, those that are adjacent in both lists; the most steps win."""
-    runs: list[Axis] = []
-    for loop in chosen:
-        if runs and all((runs[-1][-1], loop) in pairwise(order) for order in (first, second)):
-            runs[-1] += (loop,)
-        else:
-            runs.append((loop,))
-    return max(runs, key=lambda run: math.prod(extents[loop] for loop in run), default=())
-
-
 def _up(size: int, tile: int) -> int:
     return -(-size // tile)
 
@@ -141,14 +91,14 @@ def tiled_contraction(
     builder: Builder, tiling: Tiling, planned: PlannedContraction, operands: Sequence[Value]
 ) -> Value:
     """The accumulators, over `planned.out_loops`, of two packed operands, lhs first."""
-    axes = _axes(planned.out_loops, tiling)
-    type_ = builder.tensor(tuple(tiling.size(a) for a in axes), "i32")
+    axes = tiling.matmul.axes_of(planned.out_loops)
+    type_ = builder.tensor(tuple(tiling.matmul.size(a) for a in axes), "i32")
     segments = {"operandSegmentSizes": builder.attribute("array<i32: 0, 0>")}
     region = builder.create("flow.dispatch.region", [type_], (), segments, regions=2)
     with builder.inside(region.regions[0].blocks.append()):
         tiles = _multiply(builder, tiling, planned, operands)
         builder.create("flow.return", (), [_unpack(builder, tiling, tiles, axes)])
-    return reshape(builder, region.results[0], [tiling.extents[d] for d in planned.out_loops])
+    return reshape(builder, region.results[0], [tiling.matmul.extents[d] for d in planned.out_loops])
 
 
 @dataclass(frozen=True)
@@ -172,13 +122,13 @@ class Packing:
 
 def packing(tiling: Tiling, side: Side, is_unsigned: bool) -> Packing:
     """How `side` is packed."""
-    axes = _axes(dims_in(side.index), tiling)
-    order = tuple(axes.index(a) for a in tiling.axes if a in axes)
+    axes = tiling.matmul.axes_of(dims_in(side.index))
+    order = tuple(axes.index(a) for a in tiling.matmul.axes if a in axes)
     width = tiling.tile[0 if is_unsigned else 1]
     columns = (tiling.widths, _LANES) if tiling.widths > 1 else (_LANES,)
     lanes = (width, 1) if is_unsigned else columns
     counts = tuple(tiling.tiles(axes[i]) for i in order)
-    return Packing(tuple(tiling.size(a) for a in axes), order, counts, (width, _DEPTH), (*lanes, _DEPTH))
+    return Packing(tuple(tiling.matmul.size(a) for a in axes), order, counts, (width, _DEPTH), (*lanes, _DEPTH))
 
 
 def pack(builder: Builder, how: Packing, value: Value) -> Value:
@@ -206,18 +156,18 @@ def packed_constant(builder: Builder, tiling: Tiling, side: Side, is_unsigned: b
 def _multiply(builder: Builder, tiling: Tiling, planned: PlannedContraction, operands: Sequence[Value]) -> Value:
     """The products of all tiles over outer loops, tiles of rows, tiles of columns, rows, columns."""
     rows, columns, _ = tiling.tile
-    around = tiling.axes[:-1]
+    around = tiling.matmul.axes[:-1]
     counts = [tiling.tiles(a) for a in around]
     lanes = [tiling.widths, 1, _LANES] if tiling.widths > 1 else [1, _LANES]
     zeros = builder.empty(None, (*counts, rows, *lanes), "i32")
     zeros = builder.fill_tensor(builder.constant("0 : i32"), zeros)
-    dims = dict(zip(tiling.axes, identity(len(tiling.axes)), strict=True))
+    dims = dict(zip(tiling.matmul.axes, identity(len(tiling.matmul.axes)), strict=True))
     sides = [planned.lhs, planned.rhs]
     values = list(operands)
-    if tiling.unsigned == 1:
+    if tiling.matmul.rows_of == 1:
         sides.reverse()
         values.reverse()
-    read = [[a for a in tiling.axes if a[0] in dims_of_index(side.index)] for side in sides]
+    read = [[a for a in tiling.matmul.axes if a[0] in dims_of_index(side.index)] for side in sides]
     maps = [affine_map(len(dims), tuple(dims[a] for a in axes)) for axes in (*read, around)]
     iterators = ["#linalg.iterator_type<parallel>"] * len(around) + ["#linalg.iterator_type<reduction>"]
     kind = [f"intrinsic = {_INTRINSIC}"]
@@ -235,9 +185,9 @@ def _multiply(builder: Builder, tiling: Tiling, planned: PlannedContraction, ope
 
 def _unpack(builder: Builder, tiling: Tiling, tiles: Value, axes: Sequence[Axis]) -> Value:
     """Tiles as a tensor over `axes`."""
-    dest = builder.empty(None, tuple(tiling.size(a) for a in axes), "i32")
-    places = [axes.index(tiling.rows), axes.index(tiling.columns)]
-    order = [axes.index(a) for a in tiling.axes[:-1]]
+    dest = builder.empty(None, tuple(tiling.matmul.size(a) for a in axes), "i32")
+    places = [axes.index(tiling.matmul.rows), axes.index(tiling.matmul.columns)]
+    order = [axes.index(a) for a in tiling.matmul.axes[:-1]]
     attributes = _places(builder, places, tiling.tile[:2], order)
     return builder.create("linalg.unpack", [dest.type], [tiles, dest], attributes).results[0]
 
@@ -246,8 +196,3 @@ def _places(builder: Builder, places: Sequence[int], tile: Sequence[int], order:
     """Attributes of a pack or unpack: which dimensions are tiled, by how much, and the order of the tiles."""
     said = {"inner_dims_pos": places, "static_inner_tiles": tile, "outer_dims_perm": order}
     return {name: builder.attribute(f"array<i64: {', '.join(map(str, n))}>") for name, n in said.items()}
-
-
-def _axes(loops: Sequence[int], tiling: Tiling) -> list[Axis]:
-    """The axes of a tensor that is read or written at `loops`."""
-    return [axis for loop in loops for axis in tiling.axes if axis[0] == loop]
