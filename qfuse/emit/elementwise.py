@@ -71,7 +71,8 @@ class Points:
         offset: how much less the stored integers are looked up.
         result_offset: how much less the results are.
         spread: by how many bits they are moved up before.
-        tables: one, or one of whole results and one of what is left of them in 2^-8.
+        tables: one, or one of whole results and one of what is left of them in 2^-8; of 2^n equal ranges of integers
+            each, a row a range.
         shift: by how many bits what was read is moved down, and rounded half up.
     """
 
@@ -81,12 +82,23 @@ class Points:
     tables: tuple[Array, ...]
     shift: int
 
+    @property
+    def finer(self) -> int:
+        """Log2 of how many ranges there are."""
+        return self.tables[0].shape[0].bit_length() - 1
+
+    @property
+    def entries(self) -> int:
+        """How many points there are, those between two ranges once."""
+        return 512 * self.tables[0].shape[0] + 1
+
     def apply(self, values: Array) -> Array:
         """Results less their offset for integers less theirs, before the clamp, as the operations compute them."""
         place = (values.astype(np.int64) << self.spread) + (1 << 15)
+        row, place = place >> (16 - self.finer), (place << self.finer) & 65535
         index, part = place >> 7, place & 127
         held = [t.astype(np.int64) for t in self.tables]
-        lines = [(t[index] << 7) + (t[index + 1] - t[index]) * part for t in held]
+        lines = [(t[row, index] << 7) + (t[row, index + 1] - t[row, index]) * part for t in held]
         line = lines[0] if len(lines) == 1 else (lines[0] << 8) + lines[1]
         return (line + (1 << (self.shift - 1))) >> self.shift
 

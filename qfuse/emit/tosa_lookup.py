@@ -1,6 +1,6 @@
 """Tables in TOSA: of 8 bits, and of 16 bits, where TABLE gives seven bits more than a point has.
 
-%t = tosa.table %x, %points : i16, 513 x i16 -> i32
+%t = tosa.table %x, %points : i16, 513 x i16 -> i32    several where the integers are in ranges, and a `select`
 %r = tosa.rescale %t {2^-7} : i32 -> i16
 """
 
@@ -37,7 +37,7 @@ def interpolated(ops: TosaOps, value: Value, params: QuantParams, points: Points
     value = as_held(ops, value, StorageType(bits_of(ops.element(value)), not points.offset), points.offset)
     if points.spread:
         value = ops.rescale(value, _power(-points.spread), "single", "i16")
-    lines = [ops.elementwise("tosa.table", [value], "i32", extra=[ops.constant(t, "i16")]) for t in points.tables]
+    lines = _lines(ops, value, points)
     line = lines[0]
     if len(lines) > 1:
         finer = ops.binary("mul", line, ops.number(256, len(ops.shape(line)), "i32"))
@@ -49,6 +49,28 @@ def interpolated(ops: TosaOps, value: Value, params: QuantParams, points: Points
     return as_stored(
         ops, ops.clamp(result, params.quant_min - offset, params.quant_max - offset), params.storage, offset
     )
+
+
+def _lines(ops: TosaOps, value: Value, points: Points) -> list[Value]:
+    """What is read of each table of points; of several ranges, that of the range that an integer is in.
+
+    A range has 2^(16 - n) integers: moved up by n bits, all that is left of an integer is its place there.
+    """
+    rank, finer = len(ops.shape(value)), points.finer
+    place = value
+    if finer:
+        place = ops.elementwise("tosa.logical_left_shift", [value, ops.number(finer, rank, "i16")], "i16")
+        place = ops.elementwise("tosa.bitwise_xor", [place, ops.number(-(1 << 15), rank, "i16")], "i16")
+        value = ops.cast(value, "i32")
+    starts = [(k << (16 - finer)) - (1 << 15) for k in range(1 << finer)]
+    within = [ops.elementwise("tosa.greater_equal", [value, ops.number(s, rank, "i32")], "i1") for s in starts[1:]]
+    lines: list[Value] = []
+    for rows in points.tables:
+        first, *others = (ops.elementwise("tosa.table", [place], "i32", extra=[ops.constant(t, "i16")]) for t in rows)
+        for there, other in zip(within, others, strict=True):
+            first = ops.elementwise("tosa.select", [there, other, first], "i32")
+        lines.append(first)
+    return lines
 
 
 def _power(shift: int) -> Multiplier:

@@ -26,7 +26,7 @@ from qfuse.emit.expression import nodes, rebuilt
 from qfuse.fusions.base import Fusion
 from qfuse.fusions.elementwise import Root, facts, find_root, refuse_common
 from qfuse.fusions.fixed_elementwise import plan_fixed
-from qfuse.fusions.points import POINTS, Tabulated, find_points
+from qfuse.fusions.points import MOST_FINER, POINTS, Tabulated, find_points
 from qfuse.fusions.requires import of_elements, of_stored
 from qfuse.graph import Array, Decision, Environment, Made, Refusal, StoredForm
 from qfuse.matchers.functions import LIBRARY
@@ -216,6 +216,11 @@ class _Table:
     between: Between | None = None
     points: Points | None = None
 
+    @property
+    def entries(self) -> int:
+        """How many entries or points there are in all."""
+        return self.values.size if self.points is None else self.points.entries
+
 
 def _table(root: Root, env: Environment) -> _Table | None:
     """A result for each integer that can be stored, as the arithmetic of the IR gives it."""
@@ -273,13 +278,15 @@ def _machine_points(root: Root, held: _Held, env: Environment) -> _Table | Refus
     occurring = (every >= form.low) & (every <= form.high)
     empty = Points(held.offset, less, 16 - held.storage.bits, (), 0)
     found = find_points(empty, target, occurring)
-    hint = "quantize the input to 8 bits"
+    hint, most = "quantize the input to 8 bits", ((POINTS - 1) << MOST_FINER) + 1
     if found is None:
-        return Refusal(f"a line of a table of {POINTS} points is steeper than i16 holds", hint)
+        return Refusal(f"a line of a table of {most} points is steeper than i16 holds", hint)
     points, steps = found
     if steps > 1:
-        return Refusal(f"a table of {POINTS} points is up to {steps} steps of the result from the function", hint)
-    return _Table(points.tables[0], steps, _functions(root), points=points)
+        return Refusal(
+            f"a table of {points.entries} points is up to {steps} steps of the result from the function", hint
+        )
+    return _Table(points.tables[0][0], steps, _functions(root), points=points)
 
 
 def _functions(root: Root) -> tuple[str, ...]:
@@ -332,7 +339,7 @@ def _in_f64(scalar: Scalar) -> Scalar:
 
 
 def _facts(root: Root, table: _Table) -> dict[str, object]:
-    shown: dict[str, object] = {**facts(root), "entries": table.values.size}
+    shown: dict[str, object] = {**facts(root), "entries": table.entries}
     if table.functions:
         shown["reason"] = f"{', '.join(table.functions)}: the nearest number here, the target's library may differ"
     return shown

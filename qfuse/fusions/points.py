@@ -4,14 +4,15 @@
     result  = round(line(x) / 2^shift)
 
 Points are moved by half of what the lines beside them are off, so that a line is as far above the function as below
-it. Where rounding the points costs too much a second table holds what is left of them. The distance from the
-reference is that of every integer that can occur, computed one by one.
+it. Where rounding the points costs too much a second table holds what is left of them, and where lines are too long
+halves or quarters of the integers have tables of their own. The distance from the reference is that of every integer
+that can occur, computed one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from qfuse.graph import Array
 
 #: Integers from a point to the next, and points.
 SPACING, POINTS = 128, 513
+#: Log2 of how many ranges have tables of their own, at most.
+MOST_FINER = 2
 _HALF = 1 << 15
 
 
@@ -56,21 +59,32 @@ def find_points(points: Points, target: Tabulated, occurring: Array) -> tuple[Po
         target: over the integers of i16, or with a spread over those of i8.
         occurring: which integers there are.
     """
-    spread = points.spread
-    knots, lines = _knots(target, spread)
     best: tuple[Points, int] | None = None
-    for make in _SHAPES:
-        tables, shift = make(knots + lines, target)
-        if tables is None:
-            continue
-        tried = Points(points.offset, points.result_offset, spread, tables, shift)
-        found = np.clip(tried.apply(_inputs(spread)), target.low, target.high)
-        steps = int(np.abs(found - target.whole)[occurring].max(initial=0))
-        if best is None or steps < best[1]:
-            best = tried, steps
-        if steps <= 1:
-            break
+    for finer in range(1 if points.spread else MOST_FINER + 1):
+        for make, beyond in _SHAPES:
+            tables, shift = make(_ranges(target, points.spread, occurring, finer, beyond), target)
+            if tables is None:
+                continue
+            tried = replace(points, tables=tables, shift=shift)
+            found = np.clip(tried.apply(_inputs(points.spread)), target.low, target.high)
+            steps = int(np.abs(found - target.whole)[occurring].max(initial=0))
+            if best is None or steps < best[1]:
+                best = tried, steps
+            if steps <= 1:
+                return best
     return best
+
+
+def _ranges(target: Tabulated, spread: int, occurring: Array, finer: int, beyond: float) -> Array:
+    """The points of each of 2^`finer` ranges of integers, moved; 0 where no integer occurs.
+
+    They leave the range of results by `beyond` steps at most, so that lines lead on where results end.
+    """
+    rows: list[Array] = []
+    for real, there in zip(np.split(target.real, 1 << finer), np.split(occurring, 1 << finer), strict=True):
+        knots, lines = _knots(np.clip(real, target.low - beyond, target.high + beyond), spread + finer)
+        rows.append(knots + lines if there.any() else np.zeros(POINTS))
+    return np.stack(rows)
 
 
 def _inputs(spread: int) -> Array:
@@ -78,9 +92,8 @@ def _inputs(spread: int) -> Array:
     return np.arange(-half, half, dtype=np.int64)
 
 
-def _knots(target: Tabulated, spread: int) -> tuple[Array, Array]:
-    """The function at the points, and by how much they are moved."""
-    real = np.clip(target.real, target.low - 1.0, target.high + 1.0)
+def _knots(real: Array, spread: int) -> tuple[Array, Array]:
+    """A function at the points, and by how much they are moved."""
     every = np.append(real, real[-1] + (real[-1] - real[-2]))
     if 1 << spread > SPACING:  # integers lie on every second point
         places = np.arange(POINTS) * SPACING / (1 << spread)
@@ -102,10 +115,10 @@ def _one(knots: Array, target: Tabulated) -> tuple[tuple[Array, ...] | None, int
     return ((table,) if _is_even(table) else None), fraction + 7
 
 
-def _two(knots: Array, target: Tabulated) -> tuple[tuple[Array, ...] | None, int]:
+def _two(knots: Array, _: Tabulated) -> tuple[tuple[Array, ...] | None, int]:
     """A table of whole results and one of what is left, in 2^-8."""
     whole = _clipped(np.rint(knots))
-    rest = _clipped(np.rint((np.clip(knots, target.low - 1.0, target.high + 1.0) - whole) * 256.0))
+    rest = _clipped(np.rint((knots - whole) * 256.0))
     return ((whole, rest) if _is_even(whole) and _is_even(rest) else None), 15
 
 
@@ -125,6 +138,11 @@ def _is_even(table: Array) -> bool:
     return bool((slopes >= -_HALF).all() and (slopes < _HALF).all())
 
 
-_SHAPES: tuple[Callable[[Array, Tabulated], tuple[tuple[Array, ...] | None, int]], ...] = (_one, _two, _trimmed)
+#: Ways to write points, and how far these may leave the range of results.
+_SHAPES: tuple[tuple[Callable[[Array, Tabulated], tuple[tuple[Array, ...] | None, int]], float], ...] = (
+    (_one, 1.0),
+    (_two, 100.0),
+    (_trimmed, 1.0),
+)
 
-__all__ = ["POINTS", "SPACING", "Tabulated", "find_points"]
+__all__ = ["MOST_FINER", "POINTS", "SPACING", "Tabulated", "find_points"]

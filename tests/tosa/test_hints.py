@@ -40,6 +40,11 @@ def unary(name: str) -> Callable[[Lines, str], str]:
     return lambda f, x: f.op(name, [x], SHAPE)
 
 
+def moved_reciprocal(f: Lines, x: str) -> str:
+    """With a pole inside a quarter of the integers."""
+    return f.op("reciprocal", [f.op("add", [x, f.number(0.3, x, "f32")], SHAPE)], SHAPE)
+
+
 def bent(at: float) -> Callable[[Lines, str], str]:
     """`x` below a number and `2 x - at` above it: a choice, which elementwise arithmetic in integers does not have."""
 
@@ -97,16 +102,16 @@ Options = dict[str, Any]
 CASES: dict[str, tuple[Callable[[Lines], str], str, str, Callable[[Lines], str] | None, Options]] = {
     "bends": (
         function(unary("exp"), S16, 2.0**-10, S16, 2.0**-13),
-        "a table of 513 points is up to 270 steps of the result from the function",
+        "a table of 2049 points is up to 143 steps of the result from the function",
         "quantize the input to 8 bits",
         function(unary("exp"), S8, 2.0**-2, S16, 2.0**-13),
         {},
     ),
     "jumps": (
-        function(unary("reciprocal"), S16, 2.0**-13, S16, 2.0**-12),
-        "a line of a table of 513 points is steeper than i16 holds",
+        function(moved_reciprocal, S16, 2.0**-13, S16, 2.0**-12),
+        "a line of a table of 2049 points is steeper than i16 holds",
         "quantize the input to 8 bits",
-        function(unary("reciprocal"), S8, 2.0**-5, S16, 2.0**-12),
+        function(moved_reciprocal, S8, 2.0**-5, S16, 2.0**-12),
         {},
     ),
     "wide input": (
@@ -125,7 +130,7 @@ CASES: dict[str, tuple[Callable[[Lines], str], str, str, Callable[[Lines], str] 
     ),
     "a choice between points": (
         function(bent(0.497), S16, 2.0**-14, S16, 2.0**-13),
-        "a table of 513 points is up to 12 steps of the result from the function",
+        "a table of 2049 points is up to 3 steps of the result from the function",
         "quantize the input to 8 bits",
         function(bent(0.497), S8, 2.0**-6, S16, 2.0**-13),
         {},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ import pytest
 import qfuse
 from qfuse._mlir import Bindings
 from qfuse.emit.elementwise import Points
-from qfuse.integrations import tosa
+from qfuse.integrations import iree, tosa
 from tests.tosa.ir import Lines
 
+Array = np.ndarray[Any, Any]
 Build = Callable[[Lines, str], str]
+Range = tuple[float, float]
 
 
 def gelu(f: Lines, x: str) -> str:
@@ -40,6 +43,12 @@ FUNCTIONS = {
     "silu": (silu, lambda x: x / (1 + np.exp(-x)), (-4.0, 4.0), (-0.28, 4.0)),
     "exp": (unary("exp"), np.exp, (-2.0, 2.0), (0.0, 7.4)),
 }
+#: Those that bend more, and how many points they take.
+BENT = {
+    "exp": (unary("exp"), np.exp, (-8.0, 0.0), (0.0, 1.0), 1025),
+    "sigmoid": (unary("sigmoid"), lambda x: 1 / (1 + np.exp(-x)), (-30.0, 30.0), (0.0, 1.0), 2049),
+    "sin": (unary("sin"), np.sin, (-20.0, 20.0), (-1.0, 1.0), 2049),
+}
 #: Container, bits, bounds.
 STORED = {"u16": ("i32", 0, 65535), "s16": ("i16", -32768, 32767), "s8": ("i8", -128, 127)}
 
@@ -51,28 +60,31 @@ def parameters(kind: str, low: float, high: float) -> tuple[np.float32, int]:
     return scale, least + round(-low / float(scale))
 
 
-def table_module(name: str, source: str, result: str) -> str:
-    write, _, inner, outer = FUNCTIONS[name]
+def table_module(write: Build, inner: Range, outer: Range, source: str, result: str) -> str:
     f = Lines(x="256x256xf32")
-    values = "%x"
-    for kind, bounds in ((source, inner), (result, outer)):
-        element, low, high = STORED[kind]
-        scale, zero = parameters(kind, *bounds)
-        values = f.dequantize(f.quantize(values, scale, zero, low, high, element), scale, zero)
-        values = write(f, values) if bounds is inner else values
-    return f.module(values)
+    values = through(f, "%x", source, inner)
+    return f.module(through(f, write(f, values), result, outer))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize(("source", "result"), [("u16", "u16"), ("s16", "s16"), ("u16", "s8"), ("s8", "u16")])
-def test_a_table_at_every_integer(name: str, source: str, result: str) -> None:
-    """Within a step of the function in f64, for each integer that can be stored."""
-    _, real, inner, outer = FUNCTIONS[name]
-    module = Bindings.first_available().parse_source(table_module(name, source, result), "module")
+def through(f: Lines, value: str, kind: str, bounds: Range) -> str:
+    """A value through a quantize and a dequantize of a range."""
+    element, low, high = STORED[kind]
+    scale, zero = parameters(kind, *bounds)
+    return f.dequantize(f.quantize(value, scale, zero, low, high, element), scale, zero)
+
+
+def check(
+    write: Build, real: Callable[[Array], Array], inner: Range, outer: Range, source: str, result: str
+) -> tuple[str, dict[str, Any]]:
+    """Within a step of the function in f64, for each integer that can be stored, and the same in IREE."""
+    module = Bindings.first_available().parse_source(table_module(write, inner, outer, source, result), "module")
     report = qfuse.fuse(module, "tosa-int")
     assert report.missed == []
     assert [e["exactness"] for e in report.applied] == ["within-1-lsb"]
     assert tosa.validate(module).extensions == ("int16",)
+    after = str(module)
+    assert qfuse.fuse(module, "tosa-int").applied == []
+    assert str(module) == after
     _, low, high = STORED[source]
     scale, zero = parameters(source, *inner)
     stored = np.resize(np.arange(low, high + 1), (256, 256))
@@ -84,6 +96,28 @@ def test_a_table_at_every_integer(name: str, source: str, result: str) -> None:
         want = real(x) / np.float64(step)
     want = np.clip(np.round(np.nan_to_num(want, nan=least - offset)), least - offset, most - offset)
     assert np.abs(np.round(got.astype(np.float64) / step) - want).max() <= 1
+    lowered = Bindings("torch_mlir").parse_source(tosa.to_linalg(after), "after")
+    (other,) = iree.Program(iree.compile_module(lowered))(x.astype(np.float32))
+    np.testing.assert_array_equal(got, other)
+    return after, report.applied[0]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(("source", "result"), [("u16", "u16"), ("s16", "s16"), ("u16", "s8"), ("s8", "u16")])
+def test_a_table_at_every_integer(name: str, source: str, result: str) -> None:
+    _, entry = check(*FUNCTIONS[name], source, result)
+    assert entry["entries"] == 513
+
+
+@pytest.mark.parametrize("name", BENT)
+@pytest.mark.parametrize(("source", "result"), [("u16", "u16"), ("s16", "s16")])
+def test_tables_of_ranges_at_every_integer(name: str, source: str, result: str) -> None:
+    """Where 513 points are too few."""
+    *function, points = BENT[name]
+    after, entry = check(*function, source, result)  # type: ignore[call-arg, arg-type]
+    assert entry["entries"] == points
+    assert after.count("tosa.greater_equal") == (points - 1) // 512 - 1
+    assert after.count("tosa.logical_left_shift") == 1
 
 
 def test_a_jump_from_end_to_end() -> None:
@@ -107,37 +141,46 @@ def test_a_jump_from_end_to_end() -> None:
 
 def test_a_function_that_bends_too_much_for_a_table() -> None:
     """Is named with its distance."""
-    f = Lines(x="4x8xf32")
-    scale, zero = parameters("u16", -8.0, 0.0)
-    y = f.op("exp", [f.dequantize(f.quantize("%x", scale, zero, 0, 65535, "i32"), scale, zero)], "4x8xf32")
-    step, offset = parameters("u16", 0.0, 1.0)
-    text = f.module(f.dequantize(f.quantize(y, step, offset, 0, 65535, "i32"), step, offset))
+    text = table_module(unary("rsqrt"), (0.0, 4.0), (0.0, 4.0), "u16", "u16")
     report = qfuse.fuse(Bindings.first_available().parse_source(text, "module"), "tosa-int")
-    assert report.missed[0]["reason"] == "a table of 513 points is up to 7 steps of the result from the function"
+    assert report.missed[0]["reason"] == "a table of 2049 points is up to 4 steps of the result from the function"
 
 
+@pytest.mark.parametrize("ranges", [1, 2, 4])
 @pytest.mark.parametrize("tables", [1, 2])
-def test_points_are_read_as_the_machine_does(tables: int) -> None:
+def test_points_are_read_as_the_machine_does(tables: int, ranges: int) -> None:
     """All 65536 integers."""
-    rng = np.random.default_rng(tables)
-    smooth = np.clip(np.cumsum(rng.integers(-900, 900, 513)), -32768, 32767).astype(np.int16)
-    points = Points(0, 0, 0, (smooth, rng.integers(-128, 129, 513).astype(np.int16))[:tables], 7 if tables == 1 else 15)
-    text = str(table_text(points))
+    rng = np.random.default_rng([tables, ranges])
+    smooth = np.clip(np.cumsum(rng.integers(-900, 900, (ranges, 513)), 1), -32768, 32767).astype(np.int16)
+    rest = rng.integers(-128, 129, (ranges, 513)).astype(np.int16)
+    points = Points(0, 0, 0, (smooth, rest)[:tables], 7 if tables == 1 else 15)
+    assert points.entries == ranges * 512 + 1
     every = np.arange(-32768, 32768, dtype=np.int16)
-    (got,) = tosa.run(text, [every])
+    (got,) = tosa.run(table_text(points), [every])
     assert np.array_equal(got, np.clip(points.apply(every), -32768, 32767))
 
 
 def table_text(points: Points) -> str:
-    """A module of the tables and what is built behind them."""
+    """A module of the tables and what is built behind them, each range with tables of its own clamped integers."""
     f = Lines(x="65536xi16")
-    lines = [f.op("table", ["%x", f.const(t, "i16")], "65536xi32") for t in points.tables]
-    line = lines[0]
-    if len(lines) > 1:
-        line = f.op("add", [f.mul(line, f.const(256, "i32"), "65536xi32"), lines[1]], "65536xi32")
+    wide, ranges = "65536xi32", len(points.tables[0])
+    x = f.op("cast", ["%x"], wide)
+    lines: list[str] = []
+    for k in range(ranges):
+        start = (k * 65536) // ranges - 32768
+        place = f.mul(f.op("sub", [x, f.const(start, "i32")], wide), f.const(ranges, "i32"), wide)
+        place = f.op("add", [place, f.const(-32768, "i32")], wide)
+        place = f.op("maximum", [f.op("minimum", [place, f.const(32767, "i32")], wide), f.const(-32768, "i32")], wide)
+        place = f.op("cast", [place], "65536xi16")
+        read = [f.op("table", [place, f.const(t[k], "i16")], wide) for t in points.tables]
+        if len(read) > 1:
+            read = [f.op("add", [f.mul(read[0], f.const(256, "i32"), wide), read[1]], wide)]
+        there = f.op("greater_equal", [x, f.const(start, "i32")], "65536xi1")
+        lines = [f.op("select", [there, read[0], lines[0]], wide)] if lines else read
     how = (
         "input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND,"
         " scale32 = true"
     )
     mantissa, shift = f.const(1 << 30, "i32"), f.const(points.shift + 30, "i8")
-    return f.module(f.op("rescale", [line, mantissa, shift, f.const(0, "i32"), f.const(0, "i16")], "65536xi16", how))
+    operands = [lines[0], mantissa, shift, f.const(0, "i32"), f.const(0, "i16")]
+    return f.module(f.op("rescale", operands, "65536xi16", how))
