@@ -116,9 +116,9 @@ class _Builder:
             self._float_access(node.result, by_kernels)
 
     def _base(self, value: Value) -> int | None:
-        """The variable of the accumulators that a float value is made of."""
+        """The variable of the accumulators that a float value is made of; none behind a pooling, which stays."""
         form = self._env.forms.get(value)
-        return self.decisions.get(form.decision) if isinstance(form, AccumForm) else None
+        return self.decisions.get(form.decision) if isinstance(form, AccumForm) and not form.poolings else None
 
     def _variable(self) -> int:
         self.variables.append(Variable())

@@ -18,7 +18,9 @@ def followed(value: Value, form: AccumForm, params: QuantParams, context: Any) -
     zero = params.zero_point.scalar
     for move in form.moves:
         if isinstance(move, Pooling):
-            value = context.emitter.pooled(move, value, params, stored_neutral(move, form, params), context)
+            neutral = stored_neutral(move, form, params)
+            assert neutral is not None, "planned poolings start from a known integer"
+            value = context.emitter.pooled(move, value, params, neutral, context)
         else:
             value = context.emitter.move(move, [value], params.storage.mlir, padding_of(move, zero))
     return value

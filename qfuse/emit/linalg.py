@@ -29,11 +29,8 @@ class LinalgEmitter(FloatEpilogues, FixedEpilogues, Vocabulary):
         """The maximum or minimum of stored integers over windows or dimensions."""
         return pool(self.builder, planned, context)
 
-    def pooled(
-        self, move: Pooling, value: Value, params: QuantParams, neutral: int | None, context: BuildContext
-    ) -> Value:
+    def pooled(self, move: Pooling, value: Value, params: QuantParams, neutral: int, context: BuildContext) -> Value:
         """The maximum or minimum of the elements of `value`, which stay stored integers of these parameters."""
-        assert neutral is not None, "planned poolings start from a known integer"
         if move.pad is not None:
             value = self.move(move.pad, [value], params.storage.mlir, neutral)
         return pooled(self.builder, move.node, value, params.storage, neutral, context)

@@ -28,10 +28,10 @@ from qfuse.emit.tosa_expression import TosaExpression
 from qfuse.emit.tosa_lookup import looked_up
 from qfuse.emit.tosa_operand import accumulator_of, fits_operand, held_as, held_result, multiplier_bits_of, uniform
 from qfuse.emit.tosa_ops import TosaOps
-from qfuse.emit.tosa_pool import average, held_input, mean_multiplier
+from qfuse.emit.tosa_pool import average, held_input, held_result_of, mean_multiplier
 from qfuse.emit.tosa_products import over_dims
 from qfuse.emit.tosa_supports import refuse
-from qfuse.emit.tosa_unsigned import as_held, as_stored, flip, unflip
+from qfuse.emit.tosa_unsigned import as_stored, flip, unflip
 from qfuse.emit.vocabulary import Vocabulary
 from qfuse.fixed_point import Multiplier
 from qfuse.graph import AccumForm, Array, Decision, Environment, Pooling, Refusal, Step, StoredForm
@@ -101,23 +101,20 @@ class TosaEmitter(Vocabulary):
     def pool(self, planned: PlannedPooling, context: BuildContext) -> Value:
         """The maximum or minimum of stored integers: the same operation on integers."""
         value, signed, offset = held_input(self.ops, planned, context)
-        if planned.pad is not None:
-            fill = signed.min if planned.node.kind == "max" else signed.max
-            value = self.move(planned.pad, [value], signed.mlir, fill)
-        return as_stored(self.ops, self._repeated(planned.node.op, [value], signed.mlir), planned.storage, offset)
+        neutral = signed.min if planned.node.kind == "max" else signed.max
+        return self._pooled(planned, value, neutral, planned.storage, offset)
 
-    def pooled(
-        self, move: Pooling, value: Value, params: QuantParams, neutral: int | None, context: BuildContext
-    ) -> Value:
+    def pooled(self, move: Pooling, value: Value, params: QuantParams, neutral: int, context: BuildContext) -> Value:
         """The maximum or minimum of the elements of `value`, which stay stored integers of these parameters."""
-        held = held_as(params.storage, params.quant_min, params.quant_max)
-        assert held is not None
-        assert neutral is not None
-        signed, offset = held
-        value = as_held(self.ops, value, params.storage, offset)
-        if move.pad is not None:
-            value = self.move(move.pad, [value], signed.mlir, neutral - offset)
-        return as_stored(self.ops, self._repeated(move.op, [value], signed.mlir), params.storage, offset)
+        value, offset = held_result_of(self.ops, value, params)
+        return self._pooled(move, value, neutral - offset, params.storage, offset)
+
+    def _pooled(
+        self, planned: PlannedPooling | Pooling, value: Value, neutral: int, storage: StorageType, offset: int
+    ) -> Value:
+        element = self.ops.element(value)
+        value = value if planned.pad is None else self.move(planned.pad, [value], element, neutral)
+        return as_stored(self.ops, self._repeated(planned.node.op, [value], element), storage, offset)
 
     def position(self, planned: PlannedPooling, context: BuildContext) -> Value:
         """The place of the first greatest of stored integers."""

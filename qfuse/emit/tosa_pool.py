@@ -31,6 +31,13 @@ def held_input(ops: TosaOps, planned: PlannedPooling, context: BuildContext) -> 
     return as_held(ops, context.stored(form), planned.storage, held[1]), *held
 
 
+def held_result_of(ops: TosaOps, value: Value, params: QuantParams) -> tuple[Value, int]:
+    """Stored integers of these parameters in the signed type that they are held in, and how much less."""
+    held = held_as(params.storage, params.quant_min, params.quant_max)
+    assert held is not None
+    return as_held(ops, value, params.storage, held[1]), held[1]
+
+
 def mean_multiplier(form: AccumForm, params: QuantParams) -> Multiplier | None:
     """What `avg_pool2d` multiplies sums by, where a form that is quantized with these parameters is one; else None."""
     planned, counts = form.decision.payload, _divisors(form)

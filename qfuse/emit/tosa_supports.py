@@ -101,23 +101,15 @@ def _tensor(q: QValue, env: Environment) -> Iterator[str]:
 
 
 def _move(layout: Layout, env: Environment) -> Iterator[str]:
-    if layout.op.name not in _MOVES:
+    if isinstance(layout, Pooling):
+        yield from () if layout.op.name in _POOLED else (f"{layout.op.name} of integers",)
+        yield from () if layout.pad is None else _move(layout.pad, env)
+    elif layout.op.name not in _MOVES:
         yield f"{layout.op.name} is not an operation of TOSA"
     elif any(None in env.bindings.extents(v.type) for v in (*layout.sources, layout.op.results[0])):
         yield "the shape is dynamic"
     elif layout.kind == "pad" and layout.index is None:
         yield "a pad whose amounts are known at run time only"
-
-
-def _moved(layout: Layout, env: Environment) -> Iterator[str]:
-    """What follows an epilogue."""
-    if not isinstance(layout, Pooling):
-        yield from _move(layout, env)
-        return
-    if layout.op.name not in _POOLED:
-        yield f"{layout.op.name} of integers"
-    if layout.pad is not None:
-        yield from _move(layout.pad, env)
 
 
 def _index(index: Index) -> Iterator[str]:
@@ -153,7 +145,7 @@ def _form(decision: Decision, env: Environment) -> Iterator[str]:
         elif operand is not None and operand.value is not None:
             yield from _read(Existing(operand.value), operand.index, extents, env)
     for layout in form.moves[-1:]:
-        yield from _moved(layout, env)
+        yield from _move(layout, env)
 
 
 # -- sums --------------------------------------------------------------------------------------------------------
@@ -277,11 +269,11 @@ def _requantize(planned: PlannedFixedRequantize, env: Environment) -> Iterator[s
     yield from _scale(scale, planned.params.storage, bits)
     for addend in scale.addends:
         yield from _read(addend.q, addend.index, out_extents(contraction.extents, contraction.out_loops), env)
-    storage, low, high = planned.params.storage, planned.params.quant_min, planned.params.quant_max
+    params = planned.params
     for layout in planned.form.moves:
-        yield from _moved(layout, env)
-        if isinstance(layout, Pooling) and held_as(storage, low, high) is None:
-            yield f"{layout.op.name} of {storage} from {low} to {high}"
+        yield from _move(layout, env)
+        if isinstance(layout, Pooling) and held_as(params.storage, params.quant_min, params.quant_max) is None:
+            yield f"{layout.op.name} of {params}"
         if layout.kind == "pad" and planned.params.zero_point.scalar is None:
             yield "the zero point that stands for the padding varies"
     if contraction.bits == 48:

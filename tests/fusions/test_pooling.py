@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import qfuse
+from qfuse import KernelCall, KernelFusion
+from qfuse import KernelValue as V
+from tests.cost.machines import NORMAL, THROUGHPUT
 from tests.fusions.ir import Function, fused, parse, run, tensor
 
 Array = np.ndarray[Any, Any]
@@ -397,3 +401,106 @@ def test_the_float_value_before_is_read_too() -> None:
     for wanted, got in zip(before, after, strict=True):
         assert np.abs(wanted[0].astype(np.int64) - got[0]).max() <= 1
         assert np.allclose(wanted[1], got[1], rtol=1e-5, atol=1e-4)
+
+
+# -- with others -------------------------------------------------------------------------------------------------
+
+
+def of_rows(f: Function, x: str, rows: int | None) -> str:
+    """The greatest of each row."""
+    f.shape = (rows,)
+    kind = tensor(f.shape, "f32")
+    start = f.line("arith.constant 0xFF800000 : f32")
+    init = f.line(f"linalg.fill ins({start} : f32) outs({f.empty(f.shape, 'f32')} : {kind}) -> {kind}")
+    return combined(f, [(x, tensor((rows, 6), "f32"))], init, ("d0, d1", "d0"), 1, "max", (1,))
+
+
+def multiplied(f: Function, rows: int | None, scale: float = 0.02) -> str:
+    """A dequantized argument times six columns of run-time weights."""
+    shape = (rows, 6)
+    f.shape = shape
+    x = f.dequantize(f.argument("i8", shape), 0.05, 3, shape=shape)
+    w = f.dequantize(f.argument("i8", (6, 6)), scale, -4, shape=(6, 6))
+    kind = tensor(shape, "f32")
+    zero = f.line("arith.constant 0.0 : f32")
+    init = f.line(f"linalg.fill ins({zero} : f32) outs({f.empty(shape, 'f32')} : {kind}) -> {kind}")
+    return f.line(f"linalg.matmul ins({x}, {w} : {kind}, tensor<6x6xf32>) outs({init} : {kind}) -> {kind}")
+
+
+def is_within_a_step(f: Function, module: Any) -> bool:
+    before, after = run({f.name: parse(f)}, [f])[f.name], run({f.name: module}, [f])[f.name]
+    pairs = [(w, g) for wanted, got in zip(before, after, strict=True) for w, g in zip(wanted, got, strict=True)]
+    return all(np.abs(w.astype(np.int64) - g).max() <= 1 for w, g in pairs)
+
+
+@pytest.mark.parametrize("rows", [4, None])
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_of_a_product(rows: int | None, way: str) -> None:
+    """Also of a number that is known at run time only."""
+    f = Function(f"rows_{rows}")
+    y = of_rows(f, multiplied(f, rows), rows)
+    f.returns(f.quantize(y))
+    target, options = WAYS[way]
+    module, report = fused(f, target, **options)
+    assert report.missed == []
+    assert [e["fusion"] for e in report.applied] == ["qfuse.contraction", "qfuse.maximum", "qfuse.requantize"]
+    assert is_within_a_step(f, module)
+
+
+def test_branches_of_a_concat() -> None:
+    f = Function("branches")
+    parts = [of_rows(f, multiplied(f, 4, scale), 4) for scale in (0.02, 0.007)]
+    joined = f.line(f"tensor.concat dim(0) {', '.join(parts)} : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>")
+    f.shape = (8,)
+    module, report = fused(f.returns(f.quantize(joined)))
+    assert report.missed == []
+    assert [e["fusion"] for e in report.applied].count("qfuse.maximum") == 2
+    assert is_within_a_step(f, module)
+
+
+def test_maxima_of_maxima() -> None:
+    """Windows, then what is left of each channel."""
+    f, x = Layer("twice", pad=None, kernel=2).started()
+    shape, f.shape = f.shape, (1, 4)
+    init = filled(f, (1, 4), -np.inf)
+    y = combined(f, [(x, tensor(shape, "f32"))], init, ("d0, d1, d2, d3", "d0, d1"), 2, "max", (2, 3))
+    module, report = fused(f.returns(f.quantize(y)))
+    assert report.missed == []
+    assert [e["fusion"] for e in report.applied].count("qfuse.maximum") == 2
+    assert is_within_a_step(f, module)
+
+
+def test_a_maximum_behind_a_kernel() -> None:
+    """A vendor's kernel makes the integers, of which the maximum is taken."""
+    values = (
+        "lhs_zero_point",
+        "rhs_zero_point",
+        "multiplier",
+        "shift",
+        "result_zero_point",
+        "result_min",
+        "result_max",
+    )
+    call = KernelCall("acme_product", (V("lhs", "mk"), V("rhs", "kn"), *map(V, values)), "mn")
+    kernel = KernelFusion(id="acme.product", call=call, doc="product and requantize -> acme_product")
+    f = Function("kernel")
+    f.returns(f.quantize(of_rows(f, multiplied(f, 4), 4)))
+    module = parse(f)
+    report = qfuse.fuse(module, registry=qfuse.FusionRegistry.discover().with_(kernel, owner="acme"))
+    assert [e["fusion"] for e in report.applied] == ["qfuse.contraction", "qfuse.maximum", "acme.product"]
+    text = str(module)
+    assert text.index("call @acme_product") < text.index("arith.maxsi")
+    assert module.operation.verify()
+
+
+SLOW = replace(NORMAL, name="slow", throughput={**THROUGHPUT, "s8xs8": 1e6})
+
+
+@pytest.mark.parametrize("machine", [NORMAL, SLOW], ids=lambda m: m.name)
+def test_costs(machine: qfuse.Target) -> None:
+    """Where integers are slow neither the convolution nor the maximum behind it is one of integers."""
+    module = parse(Layer("priced").function)
+    report = qfuse.fuse(module, machine, policy="profitable")
+    assert [e["unknown"] for e in report.cost] == [None]
+    assert ("qfuse.maximum" in [e["fusion"] for e in report.applied]) == (machine is NORMAL)
+    assert ("linalg.pooling_nchw_max" in str(module)) == (machine is SLOW)
