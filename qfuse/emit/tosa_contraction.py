@@ -21,6 +21,7 @@ from qfuse.emit.tosa_ops import TosaOps
 from qfuse.emit.tosa_patches import patches, reads_patches, takes_channels, with_channels
 from qfuse.emit.tosa_products import Part, Product, by_groups, filter_sums, groups_of, over_dims, plan_product
 from qfuse.emit.tosa_unsigned import as_held
+from qfuse.fixed_point import Multiplier
 from qfuse.graph import Array
 from qfuse.indexing import Index, as_dim, dims_of_index, gather
 from qfuse.matchers.nodes import Convolution, Reduction
@@ -375,11 +376,13 @@ def reduce_sum(ops: TosaOps, value: Value, axis: int) -> Value:
 
 
 def interpolated(ops: TosaOps, node: Reduction, value: Value) -> Value:
-    """Sums of the four neighbours of each place by integer weights."""
+    """Sums of the four neighbours of each place by integer weights, in i32."""
     op = node.op
-    type_ = ops.builder.tensor(ops.bindings.extents(op.results[0].type), "i32")
+    wide = ops.element(value) == "i16"
+    type_ = ops.builder.tensor(ops.bindings.extents(op.results[0].type), "i48" if wide else "i32")
     operands = [value, *list(op.operands)[1:]]
-    return ops.builder.create(op.name, [type_], operands, _attributes(op)).results[0]
+    sums = ops.builder.create(op.name, [type_], operands, _attributes(op)).results[0]
+    return ops.rescale(sums, Multiplier.of(1.0, 15), "single", "i32") if wide else sums
 
 
 def _attributes(op: Any, *left_out: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 r = (sum of four x w) / W     with  sum of w = W
 x = s (q - z)       ->       r = s / W (sum of four q w  -  W z)
+
+Sums of 16 bits that a machine makes in i48 are narrowed to i32, which loses nothing: the bound says so.
 """
 
 from __future__ import annotations
@@ -36,8 +38,6 @@ class FuseResize(Fusion):
         kept = {d for d in map(as_dim, node.index) if d is not None}
         if (dims_of_index(form.params.scale.index) | dims_of_index(form.params.zero_point.index)) - kept:
             return Refusal("the parameters vary along a resized dimension", "quantize along another dimension")
-        if form.params.storage.bits != 8:
-            return Refusal(f"bilinear resizing is of 8 bits, found {form.params.storage}")
         loops = node.extents
         side = Side(form, form.index, form.params.over(node.index, loops), form.params.storage, None)
         ones = ones_over((), loops)
@@ -48,6 +48,8 @@ class FuseResize(Fusion):
         planned = choose_accumulator(planned, env)
         if isinstance(planned, Refusal):
             return planned
+        if planned.bits > 32 and max(bound, node.weight * max(abs(form.low), abs(form.high))) < 1 << 31:
+            planned.bits = 32  # wider ones are narrowed as they are made
         return summed(self, node, form, planned, (Step("div", StepOperand(number=float(node.weight))),), env)
 
     def build(self, decision: Decision, context: object) -> object:

@@ -9,7 +9,7 @@ import pytest
 
 import qfuse
 from qfuse._mlir import Bindings
-from qfuse.integrations import tosa
+from qfuse.integrations import iree, tosa
 from tests.tosa.ir import Lines, stored_bytes
 
 Array = np.ndarray[Any, Any]
@@ -142,8 +142,57 @@ def test_scales_of_channels() -> None:
         assert np.abs(got - np.clip(real, -128, 127)).max() <= 0.5 + 1e-5
 
 
-def test_no_fuse_of_sixteen_bits() -> None:
+#: Container, bounds and zero point.
+SIXTEEN = {
+    "signed": ("i16", -32768, 32767, 0),
+    "signed with a zero point": ("i16", -32768, 32767, 20000),
+    "unsigned": ("i32", 0, 65535, 30000),
+    "unsigned from zero": ("i32", 0, 65535, 0),
+}
+
+
+@pytest.mark.parametrize("scaling", ["single", "double", "inexact"])
+@pytest.mark.parametrize("kind", SIXTEEN)
+def test_sixteen_bits(kind: str, scaling: str) -> None:
+    """Sums of i48 are narrowed to i32, and corrected there."""
+    element, low, high, zero = SIXTEEN[kind]
+    step, out = 2.0**-12, np.float32(0.00031)
+    f = Lines(x="1x4x3x2xf32")
+    x = f.dequantize(f.quantize("%x", step, zero, low, high, element), step, zero)
+    results = [f.quantize(resize(f, x, size, "BILINEAR"), out, -7, -32768, 32767, "i16") for size in SIZES]
+    module = Bindings.first_available().parse_source(f.module(*(f.dequantize(q, out, -7) for q in results)), "module")
+    report = qfuse.fuse(module, "tosa-int", scaling=scaling)
+    after = str(module)
+    assert report.missed == []
+    sums, ends = ([e for e in report.applied if e["fusion"] == name] for name in ("qfuse.resize", "qfuse.requantize"))
+    assert {e["accumulator"] for e in sums} == {"i32"}
+    assert {e["exactness"] for e in ends} == {"within-1-lsb"}
+    lines = [line for line in after.splitlines() if "tosa.resize" in line]
+    assert len(lines) == len(SIZES)
+    assert all("xi16>" in line and "xi48>" in line for line in lines)
+    assert "int16" in tosa.validate(after).extensions
+    rng = np.random.default_rng(1)
+    near = zero + rng.integers(0, 2, SHAPE) * (1 if zero < high else -1)
+    for q in (rng.integers(low, high + 1, SHAPE), rng.choice([low, high], SHAPE), np.full(SHAPE, low), near):
+        real = (q - zero) * step
+        values = real.astype(np.float32)
+        got = tosa.run(after, [values])
+        for size, entry, result in zip(SIZES, ends, got, strict=True):
+            want = np.clip(interpolated(real, size) / np.float64(out), -32761, 32774)
+            steps = np.rint(result.astype(np.float64) / np.float64(out))
+            assert np.abs(steps - want).max() <= 0.5 + entry["tie_distance"]
+        if scaling != "inexact":
+            program = iree.Program(
+                iree.compile_module(Bindings("torch_mlir").parse_source(tosa.to_linalg(after), "after"))
+            )
+            for first, second in zip(got, program(values), strict=True):
+                np.testing.assert_array_equal(first, second)
+
+
+def test_no_fuse_of_sixteen_bits_by_weights_that_exceed_i32() -> None:
     f = Lines(q="1x4x3x2xi16")
-    y = resize(f, f.dequantize("%q", SCALE), "twice", "BILINEAR")
+    scale = [512, 512, 128, 128]
+    operands = [f.dequantize("%q", SCALE), *(f.const_shape(v) for v in (scale, [0, 0], [0, 0]))]
+    y = f.op("resize", operands, "1x4x3x2xf32", "mode = BILINEAR")
     text = f.module(f.quantize(y, SCALE, 0, -32768, 32767, "i16"))
-    assert refused(text) == ["bilinear resizing is of 8 bits, found s16"]
+    assert refused(text) == ["TOSA has no operation for it: a sum can reach 2147483648, which does not fit i32"]
