@@ -23,7 +23,7 @@ from qfuse.fusions.epilogue import trace
 from qfuse.fusions.fixed_point import plan_requantize
 from qfuse.fusions.kernel_layer import LayerPlanner
 from qfuse.fusions.layer import Layer
-from qfuse.fusions.requires import of_requantize
+from qfuse.fusions.requires import of_poolings, of_requantize
 from qfuse.graph import AccumForm, Decision, Environment, Made, Refusal
 from qfuse.matchers.nodes import Contraction, Convolution, Node, Quantize
 
@@ -161,7 +161,7 @@ class KernelFusion(Fusion):
         )
         decision.replacement = Made(decision)
         decision.detail = {"kernel": self.call.kernel, "result": str(node.params), **layer.plan.detail}
-        decision.requires = (of_requantize(form, node.params, self._scaled(env)),)
+        decision.requires = (of_requantize(form, node.params, self._scaled(env)), *of_poolings(form, node.params))
         return decision
 
     def _layer(self, node: Quantize, form: AccumForm, planned: PlannedContraction, env: Environment) -> Layer | Refusal:

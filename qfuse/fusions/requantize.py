@@ -19,7 +19,7 @@ from qfuse.fusions.behind import ended, refuse_poolings
 from qfuse.fusions.distance import float_distance
 from qfuse.fusions.epilogue import trace
 from qfuse.fusions.fixed_point import plan_requantize, plan_rescale
-from qfuse.fusions.requires import of_requantize, of_rescaled
+from qfuse.fusions.requires import of_poolings, of_requantize, of_rescaled
 from qfuse.graph import (
     AccumForm,
     Decision,
@@ -78,7 +78,7 @@ class FuseRequantize(Fusion):
         )  # fmt: skip
         decision.replacement = Made(decision)
         decision.detail = {"result": str(node.params), "tie_distance": distance.steps}
-        decision.requires = (of_requantize(form, node.params, env),)
+        decision.requires = (of_requantize(form, node.params, env), *of_poolings(form, node.params))
         return decision
 
     def _fixed(self, node: Quantize, form: AccumForm, params: QuantParams, env: Environment) -> Decision | Refusal:
@@ -91,7 +91,7 @@ class FuseRequantize(Fusion):
         decision = Decision(self, node, plan.exactness, needs=needs, payload=payload)
         decision.replacement = Made(decision)
         decision.detail = {"result": str(node.params), **plan.detail}
-        decision.requires = (of_requantize(form, node.params, env),)
+        decision.requires = (of_requantize(form, node.params, env), *of_poolings(form, node.params))
         return decision
 
     def build(self, decision: Decision, context: object) -> object:

@@ -179,13 +179,23 @@ def _of_contraction(node: Contraction, decision: Decision, env: Environment) -> 
 def _of_reduction(node: Reduction, env: Environment) -> Requirements:
     form = env.form(node.operand)
     operands = (of_stored(form, env),) if isinstance(form, StoredForm) else ()
+    return Requirements(kind_of(node), operands, sizes=_sizes_of(node))
+
+
+def of_poolings(form: AccumForm, params: QuantParams) -> tuple[Requirements, ...]:
+    """What the poolings of a form need that is quantized with these parameters."""
+    return tuple(
+        Requirements("maximum", (Operand("input", params),), sizes=_sizes_of(move.node)) for move in form.poolings
+    )
+
+
+def _sizes_of(node: Reduction) -> dict[str, int | None]:
     kept = tuple(d for d in range(len(node.extents)) if d not in node.reduction)
-    sizes = {
+    return {
         "elements": loop_extent(node.extents, kept),
         "inner": node.extents[kept[-1]] if kept else 1,
         "reduction": loop_extent(node.extents, node.reduction),
     }
-    return Requirements(kind_of(node), operands, sizes=sizes)
 
 
 def of_stored(form: StoredForm, env: Environment, role: str = "input") -> Operand:

@@ -504,3 +504,24 @@ def test_costs(machine: qfuse.Target) -> None:
     assert [e["unknown"] for e in report.cost] == [None]
     assert ("qfuse.maximum" in [e["fusion"] for e in report.applied]) == (machine is NORMAL)
     assert ("linalg.pooling_nchw_max" in str(module)) == (machine is SLOW)
+
+
+@pytest.mark.parametrize("storage", ["s8", "u8"])
+def test_limits_of_a_target(storage: str) -> None:
+    """The input of the maximum is what the quantize gives."""
+    limits = {"maximum": qfuse.Limits(operands={"input": qfuse.OperandLimits(storage={storage})})}
+    target = qfuse.Target("limited", limits=limits)
+    module = parse(Layer("limited").function)
+    report = qfuse.fuse(module, target)
+    if storage == "s8":
+        assert report.missed == []
+        return
+    reason = "target limited takes storage u8, input is s8 (field maximum.input.storage)"
+    assert [(e["op"], e["reason"]) for e in report.missed] == [(POOL, reason), ("linalg.generic", reason)]
+    assert [e["fusion"] for e in report.applied] == ["qfuse.convolution"]
+    assert POOL in str(module)
+
+
+def test_two_quantizes_of_equal_parameters_are_two() -> None:
+    f, x = Layer("two_alike").started()
+    assert as_without(f.returns(f.quantize(x), f.quantize(x))) == [(POOL, SEVERAL)]
