@@ -44,11 +44,12 @@ def quantized_linear(m: int, k: int, n: int, *, seed: int = 0) -> QuantizedLayer
 
 
 def quantized_convolution(
-    channels: int, image: tuple[int, int], filters: int, window: int, stride: int, *, seed: int = 0
+    channels: int, image: tuple[int, int], filters: int | None, window: int, stride: int, *, seed: int = 0
 ) -> QuantizedLayer:
-    """Quantize a Conv2d, padded by half its window, for one image of [channels, *image]."""
+    """Quantize a Conv2d, padded by half its window, for one image of [channels, *image]; depthwise without filters."""
     torch.manual_seed(seed)
-    layer = nn.Conv2d(channels, filters, window, stride=stride, padding=window // 2)
+    groups = channels if filters is None else 1
+    layer = nn.Conv2d(channels, filters or channels, window, stride=stride, padding=window // 2, groups=groups)
     return _quantized(layer, torch.randn(1, channels, *image) + 0.25)
 
 

@@ -1,7 +1,7 @@
 """Speed of a PT2E-quantized Conv2d + bias + relu in IREE, as `linear.py` has it of a Linear.
 
 A shape is CxHxW-FxK/S: channels, height and width of the image, filters, their height and width, and the stride; the
-image is padded by K // 2.
+image is padded by K // 2. Without filters, CxHxW-K/S, it is a depthwise convolution.
 """
 
 from __future__ import annotations
@@ -15,13 +15,20 @@ from _layers import compare, parser_of
 from _pt2e import quantized_convolution
 
 NEEDED = {"unfused": 1.0, "native": 1.0}
-_SHAPES = ["64x56x56-64x3/1", "64x56x56-128x3/2", "256x14x14-256x3/1", "256x56x56-64x1/1", "3x224x224-64x7/2"]
+_SHAPES = [
+    "64x56x56-64x3/1",
+    "64x56x56-128x3/2",
+    "256x14x14-256x3/1",
+    "256x56x56-64x1/1",
+    "3x224x224-64x7/2",
+    "192x56x56-3/1",
+]
 
 
 def shape_of(text: str) -> str:
     """Check a shape."""
-    if re.fullmatch(r"\d+x\d+x\d+-\d+x\d+/\d+", text) is None:
-        raise argparse.ArgumentTypeError(f"expected CxHxW-FxK/S, got {text!r}")
+    if re.fullmatch(r"\d+x\d+x\d+-(\d+x)?\d+/\d+", text) is None:
+        raise argparse.ArgumentTypeError(f"expected CxHxW-FxK/S or CxHxW-K/S, got {text!r}")
     return text
 
 
@@ -39,8 +46,9 @@ def main() -> int:
     arguments = parser.parse_args()
     good = []
     for shape in arguments.shape:
-        c, h, w, f, k, s = (int(n) for n in re.split("[x/-]", shape))
-        good.append(compare(shape, quantized_convolution(c, (h, w), f, k, s), arguments, NEEDED))
+        c, h, w, *filters, k, s = (int(n) for n in re.split("[x/-]", shape))
+        layer = quantized_convolution(c, (h, w), filters[0] if filters else None, k, s)
+        good.append(compare(shape, layer, arguments, NEEDED))
     return 0 if all(good) else 1
 
 

@@ -24,6 +24,7 @@ from qfuse._builder import Body, Builder
 from qfuse._mlir import Value
 from qfuse.cost.options import Options
 from qfuse.emit.base import BuildContext, dims_in, loops_to_dims
+from qfuse.emit.channels_last import depthwise, has_channels_first
 from qfuse.emit.contractions import Accumulators, keeps_name
 from qfuse.emit.iree_tiles import Tiling, pack, packed_constant, packing, tiled_contraction, tiling_of
 from qfuse.emit.linalg import LinalgEmitter
@@ -32,7 +33,7 @@ from qfuse.emit.patches import Patches, patches_of
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, Side
 from qfuse.graph import Array, Existing, Folded, QValue
 from qfuse.indexing import affine_map, as_dim, compose, gather, identity
-from qfuse.matchers.layout import BARRIER
+from qfuse.matchers.layout import BARRIER, Layout
 from qfuse.qparams import ZERO, Param, StorageType
 
 VNNI = "vnni"
@@ -86,10 +87,15 @@ class IreeEmitter(LinalgEmitter):
             self._allow("flow.dispatch.region")
             return Accumulators(planned, tiled_contraction(self.builder, tiling, planned, operands), False)
         matmul = None if patches is None else matmul_of(planned, patches.image)
-        if matmul is None:
+        is_depthwise = self.options.spelling == "generic" and has_channels_first(planned)
+        if matmul is None and not is_depthwise:
             return super().accumulate(planned, context)
         operands = [self._operand(planned, side, context) for side in (planned.lhs, planned.rhs)]
-        return Accumulators(planned, multiply_merged(self, matmul, planned, operands), False)
+        if matmul is not None:
+            value = multiply_merged(self, matmul, planned, operands)
+        else:
+            value = depthwise(self.builder, planned, operands, self.barrier)
+        return Accumulators(planned, value, False)
 
     def _over_patches(self, planned: PlannedContraction, patches: Patches, context: BuildContext) -> PlannedContraction:
         """A convolution as a contraction over patches."""
@@ -99,6 +105,19 @@ class IreeEmitter(LinalgEmitter):
         side = replace(side, form=form)
         planned = replace(planned, rhs=side) if patches.image else replace(planned, lhs=side)
         return patches.read(planned)
+
+    def move(self, layout: Layout, inputs: Sequence[Value], element: str, fill: int | Param | None) -> Value:
+        """Repeats a layout operation on integers, a reshape behind a barrier."""
+        if layout.kind == "reshape":
+            inputs = [self._kept(value) for value in inputs]
+        return super().move(layout, inputs, element, fill)
+
+    def _kept(self, value: Value) -> Value:
+        """`value` behind its barrier, made once."""
+        if value not in self._operands:
+            with self.builder.behind(value):
+                self._operands[value] = self.barrier(value)
+        return self._operands[value]
 
     def barrier(self, value: Value) -> Value:
         """`value`, computed by itself where that is possible and of use."""

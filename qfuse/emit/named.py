@@ -55,16 +55,23 @@ def _convolution(
     builder: Builder, planned: PlannedContraction, lhs: Value, rhs: Value, sizes: Sequence[Value]
 ) -> tuple[Value, bool] | None:
     """The named convolution of the float one on integers, when its operands are read as there."""
-    node = planned.node
-    assert isinstance(node, Convolution)
-    same = planned.lhs.index == node.lhs_index and planned.rhs.index == node.rhs_index
-    if node.op.name == "linalg.generic" or not same or list(node.op.operands)[:2] != [node.lhs, node.rhs]:
+    if not is_read_as_named(planned):
         return None
+    node = planned.node
     wide = f"i{planned.bits}"
     init = builder.empty(None, out_extents(planned.extents, planned.out_loops), wide, sizes)
     init = builder.fill_tensor(builder.constant(f"0 : {wide}"), init)
     attributes = {n: node.op.attributes[n] for n in ("strides", "dilations") if n in node.op.attributes}
     return builder.named_linalg(node.op.name, [lhs, rhs, init], 2, init.type, attributes), False
+
+
+def is_read_as_named(planned: PlannedContraction) -> bool:
+    """Whether this is a named convolution whose operands are read as the name says."""
+    node = planned.node
+    if not isinstance(node, Convolution) or node.op.name == "linalg.generic":
+        return False
+    same = planned.lhs.index == node.lhs_index and planned.rhs.index == node.rhs_index
+    return same and list(node.op.operands)[:2] == [node.lhs, node.rhs]
 
 
 def _symmetric(planned: PlannedContraction) -> bool:

@@ -391,6 +391,33 @@ def test_only_integers_that_are_computed_get_a_barrier() -> None:
     fused.operation.verify()
 
 
+def test_a_reshape_stands_behind_a_barrier() -> None:
+    """IREE would pull it into the contraction that computes its operand, whose loops it then splits."""
+    wide = f"tensor<2x{M // 2}x{K}xf32>"
+    body = (
+        quantize("s8", -9, divided(0.1))
+        + dequantize("flat", "%qa", "s8", f"{M}x{K}", 0.5, -9)
+        + f"""
+    %a = tensor.expand_shape %flat [[0, 1], [2]] output_shape [2, {M // 2}, {K}] : {A % "f32"} into {wide}"""
+        + dequantize("b", "%qb", "s8", f"{K}x{N}", 0.25)
+        + f"""
+    %zero = arith.constant 0.0 : f32
+    %y_e = tensor.empty() : tensor<2x{M // 2}x{N}xf32>
+    %y_f = linalg.fill ins(%zero : f32) outs(%y_e : tensor<2x{M // 2}x{N}xf32>) -> tensor<2x{M // 2}x{N}xf32>
+    %y = linalg.contract indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (k, n)>,
+      affine_map<(b, m, n, k) -> (b, m, n)>] ins(%a, %b : {wide}, tensor<{K}x{N}xf32>)
+      outs(%y_f : tensor<2x{M // 2}x{N}xf32>) -> tensor<2x{M // 2}x{N}xf32>"""
+    )
+    arguments = f"%x: {A % 'f32'}, %qb: {B % 'i8'}"
+    fused = parsed(module(arguments, body, [("%y", f"tensor<2x{M // 2}x{N}xf32>")]))
+    assert qfuse.fuse(fused, target="iree-cpu").summary["integer_ops"] == 1
+    barriers = [line.split(" = ")[0].strip() for line in str(fused).splitlines() if "optimization_barrier" in line]
+    assert any(f"tensor.expand_shape {name} " in str(fused) for name in barriers)
+    x, b = interesting(0.1, -9)[0], np.random.default_rng(5).integers(-128, 128, (K, N))
+    exact = (quantized(x, 0.1, -9, "s8").astype(np.int64) + 9) @ b * 0.125
+    np.testing.assert_allclose(run(fused, x, b.astype(np.int8))[0].reshape(M, N), exact, rtol=2**-22)
+
+
 def test_dynamic_shapes_get_no_barrier() -> None:
     """IREE cannot see extents through it."""
     text = static("s8", -9, divided(0.1)).replace(f"<{M}x", "<?x")

@@ -1,4 +1,4 @@
-"""Convolutions of the target iree-cpu: contractions over patches, compiled and run against sums in numpy."""
+"""Convolutions of the target iree-cpu: over patches, or with the channels last; run against sums in numpy."""
 
 from __future__ import annotations
 
@@ -208,23 +208,43 @@ def test_a_convolution_without_a_name(name: str) -> None:
     assert "+" not in contraction
 
 
-STAYS = {
-    "depthwise": Case(
-        "depthwise_conv_2d_nchw_chw", "ncxy", "cij", "ncxy", {"n": 1, "c": 16, "x": 5, "y": 5, "i": 3, "j": 3}
+DEPTHWISE = Case("depthwise_conv_2d_nchw_chw", "ncxy", "cij", "ncxy", {"n": 1, "c": 20, "x": 7, "y": 5, "i": 3, "j": 3})
+DEPTHWISE_CASES = {
+    "plain": DEPTHWISE,
+    "batch": DEPTHWISE._replace(extents={**DEPTHWISE.extents, "n": 3}),
+    "strided and dilated": DEPTHWISE._replace(stride=2, dilation=2),
+    "asymmetric filter": DEPTHWISE._replace(filter_zero=-4),
+    "run-time filter": DEPTHWISE._replace(is_constant=False),
+    "one dimension": Case("depthwise_conv_1d_ncw_cw", "ncx", "ci", "ncx", {"n": 2, "c": 9, "x": 12, "i": 4}, stride=3),
+    "three dimensions": Case(
+        "depthwise_conv_3d_ncdhw_cdhw",
+        "ncxyz",
+        "cijk",
+        "ncxyz",
+        {"n": 1, "c": 6, "x": 3, "y": 4, "z": 5, "i": 2, "j": 1, "k": 3},
     ),
-    "few channels": NCHW._replace(extents={**NCHW.extents, "f": patches.FEWEST_CHANNELS - 1}),
 }
 
 
-@pytest.mark.parametrize("case", STAYS.values(), ids=STAYS)
-def test_convolutions_that_stay(case: Case) -> None:
-    """There is nothing to win where few or no channels share a patch."""
+@pytest.mark.parametrize("operands", ["i8", "i16"])
+@pytest.mark.parametrize("case", DEPTHWISE_CASES.values(), ids=DEPTHWISE_CASES)
+def test_a_depthwise_convolution_has_its_channels_last(case: Case, operands: str) -> None:
+    """It is transposed, and named as such."""
+    text = fused_and_run(case, operands=operands)
+    assert f"linalg.{case.name}" not in text
+    assert "linalg.depthwise_conv" in text
+
+
+def test_a_convolution_with_few_channels_stays() -> None:
+    """There is nothing to win where few of them share a patch."""
+    case = NCHW._replace(extents={**NCHW.extents, "f": patches.FEWEST_CHANNELS - 1})
     assert f"linalg.{case.name}" in fused_and_run(case)
 
 
-def test_named_convolutions_stay_where_names_are_wanted() -> None:
+@pytest.mark.parametrize("case", [NCHW, DEPTHWISE], ids=["convolution", "depthwise"])
+def test_named_convolutions_stay_where_names_are_wanted(case: Case) -> None:
     """`spelling=named`."""
-    assert "linalg.conv_2d_nchw_fchw" in fused_and_run(NCHW, spelling="named")
+    assert f"linalg.{case.name}" in fused_and_run(case, spelling="named")
 
 
 def test_patches_have_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:

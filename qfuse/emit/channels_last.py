@@ -1,0 +1,57 @@
+"""Depthwise convolutions with the channels as the last dimension, where compilers vectorize them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from qfuse._builder import Builder
+from qfuse._mlir import Value
+from qfuse.emit.named import is_read_as_named
+from qfuse.emit.spec import PlannedContraction
+
+_NAMES = {
+    "linalg.depthwise_conv_1d_ncw_cw": "linalg.depthwise_conv_1d_nwc_wc",
+    "linalg.depthwise_conv_2d_nchw_chw": "linalg.depthwise_conv_2d_nhwc_hwc",
+    "linalg.depthwise_conv_3d_ncdhw_cdhw": "linalg.depthwise_conv_3d_ndhwc_dhwc",
+}
+
+
+def has_channels_first(planned: PlannedContraction) -> bool:
+    """Whether this is a named depthwise convolution of static extents whose channels are not the last dimension."""
+    return planned.node.op.name in _NAMES and is_read_as_named(planned) and None not in planned.extents
+
+
+def depthwise(
+    builder: Builder, planned: PlannedContraction, operands: Sequence[Value], barrier: Callable[[Value], Value]
+) -> Value:
+    """The accumulators of a depthwise convolution, computed with the channels last.
+
+    Args:
+        builder: creates the operations.
+        planned: see `has_channels_first`; both operands are signed.
+        operands: image and filter, the channels in front of the places.
+        barrier: keeps the transposed image apart from the convolution.
+    """
+    op = planned.node.op
+    image, weight = operands
+    rank = len(planned.lhs.index)
+    image = barrier(_transposed(builder, image, [0, *range(2, rank), 1]))
+    order = [*range(1, rank - 1), 0]
+    array = planned.rhs.array
+    if array is None:
+        weight = _transposed(builder, weight, order)
+    else:
+        weight = builder.dense_constant(array.transpose(order).astype(f"int{planned.rhs.storage.bits}"))
+    sizes = [planned.extents[d] for d in planned.out_loops]
+    wide = f"i{planned.bits}"
+    init = builder.empty(None, (sizes[0], *sizes[2:], sizes[1]), wide)
+    init = builder.fill_tensor(builder.constant(f"0 : {wide}"), init)
+    attributes = {n: op.attributes[n] for n in ("strides", "dilations") if n in op.attributes}
+    result = builder.named_linalg(_NAMES[op.name], [image, weight, init], 2, init.type, attributes)
+    return _transposed(builder, result, [0, rank - 1, *range(1, rank - 1)])
+
+
+def _transposed(builder: Builder, value: Value, permutation: Sequence[int]) -> Value:
+    extents = builder.bindings.extents(value.type)
+    init = builder.empty(None, tuple(extents[i] for i in permutation), builder.bindings.element_name(value.type))
+    return builder.transpose(value, init, permutation)
