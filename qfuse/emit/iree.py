@@ -2,10 +2,13 @@
 
 - Both operands of a contraction have one signed type. Mixed ones (u8 x s8, i16 x i8) have no fast kernel: unsigned
   storage is shifted (`q - 128`, zero point `z - 128`), the narrower operand is widened. With the option `operands=i16`
-  i8 storage is widened as well. What is widened to i16 has its zero point subtracted on the way.
+  i8 storage is widened as well. What is widened to i16 has its zero point subtracted on the way. With `operands=vnni`
+  one operand is unsigned, and the contraction is written out in tiles (`iree_tiles`).
+- Convolutions are contractions over patches (`patches`), depthwise ones have their channels last (`channels_last`).
 - The integers of a run-time operand pass through `util.optimization_barrier`. Without it IREE computes them where it
-  packs the operand into tiles, element by element. Arguments need none, and dynamic shapes get none: IREE cannot see
-  the extents of a tensor through the barrier.
+  packs the operand into tiles, element by element. So do integers that are reshaped: IREE would move the reshape
+  into the contraction before it. Arguments need none, and dynamic shapes get none: IREE cannot see the extents of a
+  tensor through the barrier.
 
 The barrier is registered in IREE's bindings only; a context of another binding is made to allow unregistered
 dialects. IREE parses its generic form.
@@ -142,11 +145,10 @@ class IreeEmitter(LinalgEmitter):
     def _packed(self, planned: PlannedContraction, tiling: Tiling, position: int, context: BuildContext) -> Value:
         """An operand in tiles, made once for all contractions that tile it alike."""
         side = planned.rhs if position else planned.lhs
-        is_unsigned = position == tiling.matmul.rows_of
+        how = packing(tiling, side, position == tiling.matmul.rows_of)
         if side.array is not None:
-            return packed_constant(self.builder, tiling, side, is_unsigned)
+            return packed_constant(self.builder, how, side.array)
         value = self._operand(planned, side, context)
-        how = packing(tiling, side, is_unsigned)
         if (value, how) not in self._operands:
             with self.builder.behind(value):
                 self._operands[value, how] = pack(self.builder, how, value)
@@ -195,8 +197,7 @@ class IreeEmitter(LinalgEmitter):
         value = context.q(side.form.q)
         zero = conversion.zero_point
         if zero is not None and not zero.is_constant:
-            converted = self._convert(value, side.storage, conversion)
-            return self.barrier(converted) if conversion.is_apart else converted
+            return self._convert(value, side.storage, conversion)
         key = (
             value,
             conversion.storage,
@@ -205,14 +206,16 @@ class IreeEmitter(LinalgEmitter):
         )
         if key not in self._operands:
             with self.builder.behind(value):
-                converted = self._convert(value, side.storage, conversion)
-                self._operands[key] = self.barrier(converted) if conversion.is_apart else converted
+                self._operands[key] = self._convert(value, side.storage, conversion)
         return self._operands[key]
 
     def _convert(self, value: Value, storage: StorageType, conversion: _Conversion) -> Value:
-        """Widens, shifts or subtracts the zero point, in one generic; `value` itself where there is nothing to do."""
-        if storage == conversion.storage:
-            return value
+        """Widens, shifts or subtracts the zero point, in one generic where there is anything to do, and sets apart."""
+        if storage != conversion.storage:
+            value = self._as_type(value, storage, conversion)
+        return self.barrier(value) if conversion.is_apart else value
+
+    def _as_type(self, value: Value, storage: StorageType, conversion: _Conversion) -> Value:
         builder, bindings = self.builder, self.builder.bindings
         wide = f"i{conversion.storage.bits}"
         extents = bindings.extents(value.type)

@@ -20,6 +20,7 @@ from qfuse.emit.base import dims_in
 from qfuse.emit.matmul import Axis, Matmul, matmul_of
 from qfuse.emit.reshape import reshape
 from qfuse.emit.spec import PlannedContraction, Side
+from qfuse.graph import Array
 from qfuse.indexing import affine_map, dims_of_index, identity
 
 _INTRINSIC = "MMA_X86_AVX512VNNI_1x16x4_I32_UI8_I8"
@@ -141,11 +142,9 @@ def pack(builder: Builder, how: Packing, value: Value) -> Value:
     return reshape(builder, op.results[0], [*how.counts, *how.lanes])
 
 
-def packed_constant(builder: Builder, tiling: Tiling, side: Side, is_unsigned: bool) -> Value:
+def packed_constant(builder: Builder, how: Packing, array: Array) -> Value:
     """A constant operand in tiles, filled up with zeros."""
-    assert side.array is not None
-    how = packing(tiling, side, is_unsigned)
-    array = side.array.reshape(how.sizes).transpose(how.order)
+    array = array.reshape(how.sizes).transpose(how.order)
     *outer, across, depth = array.shape
     missing = [(0, -n % t) for n, t in zip((across, depth), how.tile, strict=True)]
     padded = np.pad(array, [(0, 0)] * len(outer) + missing)

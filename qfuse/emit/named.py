@@ -124,12 +124,7 @@ def _standard(builder: Builder, value: Value, side: Side, wanted: list[int]) -> 
     element = bindings.element_name(value.type)
     moved = tuple(extents[i] for i in permutation)
     sizes = [builder.dim(value, permutation[i]) for i, n in enumerate(moved) if n is None]
-    init = builder.empty(None, moved, element, sizes)
-    attributes = {"permutation": builder.attribute(f"array<i64: {', '.join(map(str, permutation))}>")}
-    op = builder.create("linalg.transpose", [init.type], [value, init], attributes, regions=1)
-    with builder.context, builder.location:
-        builder.bindings.linalg.fill_builtin_region(op)
-    return op.results[0]
+    return builder.transpose(value, builder.empty(None, moved, element, sizes), permutation)
 
 
 def _contract(builder: Builder, planned: PlannedContraction, lhs: Value, rhs: Value, init: Value) -> Value:

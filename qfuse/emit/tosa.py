@@ -398,6 +398,3 @@ class TosaEmitter(Vocabulary):
         """Splits dimension `position` into blocks of `size`."""
         shape = self.ops.shape(value)
         return self.ops.reshape(value, [*shape[:position], shape[position] // size, size, *shape[position + 1 :]])
-
-
-__all__ = ["TosaEmitter"]
