@@ -145,6 +145,14 @@ class Builder:
             self.bindings.linalg.fill_builtin_region(op)
         return op.results[0]
 
+    def transposed(self, value: Value, permutation: Sequence[int]) -> Value:
+        """`value`, of static shape, with its dimensions in another order; itself where the order is the same."""
+        if list(permutation) == sorted(permutation):
+            return value
+        extents = self.bindings.extents(value.type)
+        element = self.bindings.element_name(value.type)
+        return self.transpose(value, self.empty(None, tuple(extents[i] for i in permutation), element), permutation)
+
     def pad(self, value: Value, low: Sequence[int], high: Sequence[int], fill: str) -> Value:
         """A `tensor.pad` by static amounts with a constant, given as printed (`-3 : i8`)."""
         extents = [

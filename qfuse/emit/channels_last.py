@@ -35,11 +35,11 @@ def depthwise(
     op = planned.node.op
     image, weight = operands
     rank = len(planned.lhs.index)
-    image = barrier(_transposed(builder, image, [0, *range(2, rank), 1]))
+    image = barrier(builder.transposed(image, [0, *range(2, rank), 1]))
     order = [*range(1, rank - 1), 0]
     array = planned.rhs.array
     if array is None:
-        weight = _transposed(builder, weight, order)
+        weight = builder.transposed(weight, order)
     else:
         weight = builder.dense_constant(array.transpose(order).astype(f"int{planned.rhs.storage.bits}"))
     sizes = [planned.extents[d] for d in planned.out_loops]
@@ -48,10 +48,4 @@ def depthwise(
     init = builder.fill_tensor(builder.constant(f"0 : {wide}"), init)
     attributes = {n: op.attributes[n] for n in ("strides", "dilations") if n in op.attributes}
     result = builder.named_linalg(_NAMES[op.name], [image, weight, init], 2, init.type, attributes)
-    return _transposed(builder, result, [0, rank - 1, *range(1, rank - 1)])
-
-
-def _transposed(builder: Builder, value: Value, permutation: Sequence[int]) -> Value:
-    extents = builder.bindings.extents(value.type)
-    init = builder.empty(None, tuple(extents[i] for i in permutation), builder.bindings.element_name(value.type))
-    return builder.transpose(value, init, permutation)
+    return builder.transposed(result, [0, rank - 1, *range(1, rank - 1)])

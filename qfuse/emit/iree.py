@@ -31,7 +31,7 @@ from qfuse.emit.channels_last import depthwise, has_channels_first
 from qfuse.emit.contractions import Accumulators, keeps_name
 from qfuse.emit.iree_tiles import Tiling, pack, packed_constant, packing, tiled_contraction, tiling_of
 from qfuse.emit.linalg import LinalgEmitter
-from qfuse.emit.matmul import matmul_of, multiply_merged
+from qfuse.emit.matmul import multiply_merged
 from qfuse.emit.patches import Patches, patches_of
 from qfuse.emit.spec import EXACT_IN_FLOAT, PlannedContraction, Side
 from qfuse.graph import Array, Existing, Folded, QValue
@@ -70,10 +70,13 @@ class IreeEmitter(LinalgEmitter):
 
     def accumulate(self, planned: PlannedContraction, context: BuildContext) -> Accumulators:
         """The integer sum of products, of operands of the types that IREE has kernels for."""
-        patches = patches_of(planned) if self.options.spelling == "generic" else None
+        is_generic = self.options.spelling == "generic"
+        patches = patches_of(planned, is_merged=False) if is_generic else None
         read = planned if patches is None else patches.read(planned)
         is_tiled = self.options.operands == VNNI and (patches is not None or not keeps_name(planned))
         tiling = tiling_of(read) if is_tiled else None
+        if patches is not None and tiling is None:
+            patches = patches_of(planned, is_merged=True)
         signed = StorageType(self._width(planned), True)
         types = [signed, signed]
         if tiling is not None:
@@ -89,16 +92,16 @@ class IreeEmitter(LinalgEmitter):
             operands = [self._packed(planned, tiling, i, context) for i in range(2)]
             self._allow("flow.dispatch.region")
             return Accumulators(planned, tiled_contraction(self.builder, tiling, planned, operands), False)
-        matmul = None if patches is None else matmul_of(planned, patches.image)
-        is_depthwise = self.options.spelling == "generic" and has_channels_first(planned)
-        if matmul is None and not is_depthwise:
+        if patches is None and not (is_generic and has_channels_first(planned)):
             return super().accumulate(planned, context)
         operands = [self._operand(planned, side, context) for side in (planned.lhs, planned.rhs)]
-        if matmul is not None:
-            value = multiply_merged(self, matmul, planned, operands)
-        else:
-            value = depthwise(self.builder, planned, operands, self.barrier)
-        return Accumulators(planned, value, False)
+        if patches is None:
+            return Accumulators(planned, depthwise(self.builder, planned, operands, self.barrier), False)
+        value = multiply_merged(self, replace(planned, out_loops=patches.out_loops), operands, patches.image)
+        order = [patches.out_loops.index(d) for d in planned.out_loops]
+        if order != sorted(order):
+            value = self.barrier(value)  # IREE would move the transposition into the matmul.
+        return Accumulators(planned, self.builder.transposed(value, order), False)
 
     def _over_patches(self, planned: PlannedContraction, patches: Patches, context: BuildContext) -> PlannedContraction:
         """A convolution as a contraction over patches."""

@@ -28,6 +28,13 @@ _LANES, _DEPTH = 16, 4
 #: Rows of a tile of one or of two registers' width: 16 accumulators, which hide the latency of a product.
 _ROWS = {1: 16, 2: 8}
 
+#: Products that a result element sums up, at least: with fewer, the i32 result costs more than the tiles win.
+LEAST_DEPTH = 128
+#: The same where the unsigned operand does not have the reduction innermost and is transposed as it is packed.
+LEAST_DEPTH_ACROSS = 256
+#: Products that are computed for each that is wanted, at most.
+MOST_WASTE = 1.5
+
 
 @dataclass(frozen=True)
 class Tiling:
@@ -62,7 +69,7 @@ class Tiling:
 
 
 def tiling_of(planned: PlannedContraction) -> Tiling | None:
-    """The tiles of a contraction of bytes into i32, or None where they would not fit or be mostly padding.
+    """The tiles of a contraction of bytes into i32, or None where they would not fit or win nothing.
 
     A constant operand is the signed one, so that the sums that the other's zero point asks for are constant.
     """
@@ -73,8 +80,11 @@ def tiling_of(planned: PlannedContraction) -> Tiling | None:
     matmul = None if unsigned is None else matmul_of(planned, unsigned)
     if matmul is None or matmul.size(matmul.depth) * 255 * 128 >= 1 << 31:
         return None
+    is_innermost = dims_in(sides[matmul.rows_of].index)[-1] == matmul.depth[-1]
     tiling = Tiling(matmul)
-    return tiling if tiling.waste <= 2 else None
+    if matmul.size(matmul.depth) < (LEAST_DEPTH if is_innermost else LEAST_DEPTH_ACROSS) or tiling.waste > MOST_WASTE:
+        return None
+    return tiling
 
 
 def _unsigned(lhs: Side, rhs: Side) -> int | None:

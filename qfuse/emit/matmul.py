@@ -71,9 +71,13 @@ def matmul_of(planned: PlannedContraction, rows_of: int) -> Matmul | None:
 
 
 def multiply_merged(
-    emitter: Contractions, matmul: Matmul, planned: PlannedContraction, operands: Sequence[Value]
+    emitter: Contractions, planned: PlannedContraction, operands: Sequence[Value], rows_of: int
 ) -> Value:
-    """The accumulators, over `planned.out_loops`, of a generic over the axes of `matmul`."""
+    """The accumulators, over `planned.out_loops`, of a generic over axes, where the contraction is a matmul."""
+    matmul = matmul_of(planned, rows_of)
+    if matmul is None:
+        init = emitter.zeros(planned, planned.out_loops, f"i{planned.bits}", ())
+        return emitter.multiply_add(planned, operands[0], operands[1], init)
     out = matmul.axes_of(planned.out_loops)
     axes = [*out, matmul.depth]
     dims = dict(zip(axes, identity(len(axes)), strict=True))

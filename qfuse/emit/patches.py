@@ -27,11 +27,13 @@ class Patches:
         image: which operand it is made from, 0 or 1.
         loops: its dimensions.
         extents: of these loops.
+        out_loops: dimensions of the accumulators, as what is adjacent in the patches is adjacent there.
     """
 
     image: int
     loops: tuple[int, ...]
     extents: tuple[int, ...]
+    out_loops: tuple[int, ...]
 
     def read(self, planned: PlannedContraction) -> PlannedContraction:
         """The convolution as a contraction that reads patches, which are not made yet."""
@@ -60,8 +62,14 @@ class Patches:
         return builder.generic([value], init, maps, "p" * rank, lambda _, args: args[0]), True
 
 
-def patches_of(planned: PlannedContraction) -> Patches | None:
-    """The patches of a convolution of static extents with enough channels; None for depthwise ones and others."""
+def patches_of(planned: PlannedContraction, *, is_merged: bool) -> Patches | None:
+    """The patches of a convolution of static extents with enough channels; None for depthwise ones and others.
+
+    Args:
+        planned: the convolution.
+        is_merged: whether the images of a batch are to be one dimension with the places in them, even if the
+            accumulators have to be transposed for it.
+    """
     if not isinstance(planned.node, Convolution) or planned.unit:
         return None
     sides = planned.lhs, planned.rhs
@@ -74,10 +82,13 @@ def patches_of(planned: PlannedContraction) -> Patches | None:
     reduction = [d for d in weight if d in planned.reduction]
     if not channels or set(reduction) != set(planned.reduction) or not set(reduction) <= used:
         return None
-    # The reduction stands where the channels do in the result: what is adjacent there stays so.
     before = planned.out_loops.index(channels[0])
-    out = [[d for d in part if d in used] for part in (planned.out_loops[:before], planned.out_loops[before:])]
-    loops = (*out[0], *reduction, *out[1])
+    first, last = ([d for d in part if d in used] for part in (planned.out_loops[:before], planned.out_loops[before:]))
+    if is_merged and last:
+        last = [d for d in first if d not in weight and extents[d] > 1] + last
+        first = [d for d in first if d not in last]
+    # The reduction stands where the channels do in the result: what is adjacent there stays so.
+    loops, out_loops = (*first, *reduction, *last), (*first, *channels, *last)
     sizes = tuple(extents[d] for d in loops)
     few = math.prod(extents[d] for d in channels) < FEWEST_CHANNELS
-    return None if few or math.prod(sizes) > MOST_ELEMENTS else Patches(images[0], loops, sizes)
+    return None if few or math.prod(sizes) > MOST_ELEMENTS else Patches(images[0], loops, sizes, out_loops)

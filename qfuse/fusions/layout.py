@@ -44,7 +44,7 @@ class MoveLayout(Fusion):
             return self._behind(node, first, env) if len(forms) == 1 else None
         stored = [f for f in forms if isinstance(f, StoredForm)]
         if len(stored) != len(forms):
-            return Refusal("not every input of the layout operation is dequantized")
+            return Refusal("not every input of the layout operation is dequantized", "quantize all of them")
         moved = _stored(node, layout, stored, env)
         if not isinstance(moved, StoredForm):
             return moved

@@ -12,7 +12,7 @@ from torch_mlir import passmanager
 
 import qfuse
 from qfuse._mlir import Bindings
-from qfuse.emit import patches
+from qfuse.emit import iree_tiles, patches
 from qfuse.integrations.iree import DEFAULT_FLAGS, Program, compile_module, host_has_vnni
 
 pytest.importorskip("iree.compiler")
@@ -185,11 +185,22 @@ CASES = {
 
 @pytest.mark.parametrize("operands", OPERANDS)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_convolution_is_a_contraction_over_patches(case: Case, operands: str) -> None:
-    """Every layout, exact; no convolution is left."""
+def test_a_convolution_is_a_contraction_over_patches(
+    case: Case, operands: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every layout, exact; no convolution is left. Tiles are taken also where they win nothing."""
+    for name, value in (("LEAST_DEPTH", 1), ("LEAST_DEPTH_ACROSS", 1), ("MOST_WASTE", 2)):
+        monkeypatch.setattr(iree_tiles, name, value)
     text = fused_and_run(case, operands=operands)
     assert "linalg.conv" not in text
     assert ("inner_tiled" in text) == (operands == "vnni")
+
+
+def test_the_images_of_a_batch_are_one_dimension_with_their_places() -> None:
+    """A product over a batch that the filter does not have has no fast kernel."""
+    text = fused_and_run(CASES["batch"])
+    contraction = next(line for line in reversed(text.splitlines()) if '"reduction"' in line)
+    assert contraction.count('"parallel"') == 2
 
 
 @pytest.mark.parametrize("case", [CASES["pointwise"], CASES["pointwise NHWC"]], ids=["NCHW", "NHWC"])

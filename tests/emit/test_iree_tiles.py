@@ -9,6 +9,7 @@ import pytest
 
 import qfuse
 from qfuse._mlir import Bindings
+from qfuse.emit import iree_tiles
 from qfuse.integrations.iree import DEFAULT_FLAGS, CompileError, Program, compile_module, host_has_vnni
 
 pytest.importorskip("iree.compiler")
@@ -20,6 +21,14 @@ HAS_VNNI = host_has_vnni()
 LIMITS = {"s8": (-128, 127), "u8": (0, 255), "s4": (-8, 7), "u4": (0, 15)}
 LINEAR = {"m": 24, "n": 48, "k": 36}
 FLAGS = [flag for flag in DEFAULT_FLAGS if "target-cpu=" not in flag]
+
+
+@pytest.fixture
+def everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles also where they win nothing, so that small shapes show what they compute."""
+    monkeypatch.setattr(iree_tiles, "LEAST_DEPTH", 1)
+    monkeypatch.setattr(iree_tiles, "LEAST_DEPTH_ACROSS", 1)
+    monkeypatch.setattr(iree_tiles, "MOST_WASTE", 2)
 
 
 class Operand(NamedTuple):
@@ -121,6 +130,7 @@ PAIRS = [(a, b, True) for a in ("s8", "u8") for b in LIMITS] + [
 ]
 
 
+@pytest.mark.usefixtures("everything")
 @pytest.mark.parametrize("zeros", [(0, 0), (5, 3)], ids=["symmetric", "asymmetric"])
 @pytest.mark.parametrize(("lhs", "rhs", "is_constant"), PAIRS)
 def test_every_pairing_of_bytes(lhs: str, rhs: str, is_constant: bool, zeros: tuple[int, int]) -> None:
@@ -128,6 +138,7 @@ def test_every_pairing_of_bytes(lhs: str, rhs: str, is_constant: bool, zeros: tu
     check(LINEAR, Operand("mk", lhs, zeros[0]), Operand("nk", rhs, zeros[1], is_constant), "mn")
 
 
+@pytest.mark.usefixtures("everything")
 @pytest.mark.parametrize(
     ("m", "n", "k"), [(8, 32, 4), (128, 64, 64), (37, 50, 27), (5, 100, 130), (9, 16, 9), (50, 12, 7), (1, 200, 60)]
 )
@@ -138,6 +149,7 @@ def test_shapes_that_do_not_fill_their_tiles(m: int, n: int, k: int) -> None:
     check({"n": n, "m": m, "k": k}, Operand("kn", zero=-3), Operand("km", "u8", 100), "nm")
 
 
+@pytest.mark.usefixtures("everything")
 @pytest.mark.parametrize(
     ("lhs", "rhs", "out"),
     [
@@ -169,7 +181,8 @@ def test_dimensions_around_the_tiles(lhs: str, rhs: str, out: str, is_constant: 
 @pytest.mark.parametrize(
     ("extents", "lhs", "reason"),
     [
-        ({"m": 1, "n": 3, "k": 64}, "s8", "mostly padding"),
+        ({"m": 1, "n": 3, "k": 256}, "s8", "mostly padding"),
+        ({"m": 16, "n": 32, "k": iree_tiles.LEAST_DEPTH - 1}, "s8", "few products"),
         ({"m": 16, "n": 16, "k": 70000}, "s8", "the accumulators could overflow"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
@@ -179,6 +192,21 @@ def test_what_is_not_tiled(extents: dict[str, int], lhs: str, reason: str) -> No
     check(extents, Operand("mk", lhs), Operand("nk"), "mn", tiled=False)
 
 
+@pytest.mark.parametrize("loops", ["mk", "km"])
+def test_the_least_depth(loops: str) -> None:
+    """More products have to be summed up where the operand is transposed as it is packed."""
+    least = iree_tiles.LEAST_DEPTH if loops == "mk" else iree_tiles.LEAST_DEPTH_ACROSS
+    for k in (least - 1, least):
+        check(
+            {"m": 16, "n": 32, "k": k},
+            Operand(loops, "u8", 9),
+            Operand("nk", is_constant=True),
+            "mn",
+            tiled=k == least,
+        )
+
+
+@pytest.mark.usefixtures("everything")
 def test_dynamic_shapes_are_not_tiled() -> None:
     """Extents must be known."""
     operands = Operand("mk"), Operand("nk")
@@ -193,6 +221,7 @@ def test_dynamic_shapes_are_not_tiled() -> None:
     assert "inner_tiled" not in str(fused)
 
 
+@pytest.mark.usefixtures("everything")
 @pytest.mark.parametrize("package", ["torch_mlir", "iree.compiler"])
 def test_both_bindings_and_a_second_run(package: str) -> None:
     """IREE's operations verify in IREE's binding; nothing is left to do."""
@@ -208,6 +237,7 @@ def test_both_bindings_and_a_second_run(package: str) -> None:
     compile_module(fused, flags=[*FLAGS, "--iree-llvmcpu-target-cpu=znver4"])
 
 
+@pytest.mark.usefixtures("everything")
 def test_other_cpus_refuse_the_program() -> None:
     """A CPU without the instruction is an error of the compiler, not a wrong number."""
     operands = Operand("mk"), Operand("nk", is_constant=True)
