@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from qfuse._builder import Builder
 from qfuse._mlir import Value
-from qfuse.emit.named import is_read_as_named
+from qfuse.emit.named import integer_convolution, is_read_as_named
 from qfuse.emit.spec import PlannedContraction
 
 _NAMES = {
@@ -32,7 +32,6 @@ def depthwise(
         operands: image and filter, the channels in front of the places.
         barrier: keeps the transposed image apart from the convolution.
     """
-    op = planned.node.op
     image, weight = operands
     rank = len(planned.lhs.index)
     image = barrier(builder.transposed(image, [0, *range(2, rank), 1]))
@@ -42,10 +41,7 @@ def depthwise(
         weight = builder.transposed(weight, order)
     else:
         weight = builder.dense_constant(array.transpose(order).astype(f"int{planned.rhs.storage.bits}"))
-    sizes = [planned.extents[d] for d in planned.out_loops]
-    wide = f"i{planned.bits}"
-    init = builder.empty(None, (sizes[0], *sizes[2:], sizes[1]), wide)
-    init = builder.fill_tensor(builder.constant(f"0 : {wide}"), init)
-    attributes = {n: op.attributes[n] for n in ("strides", "dilations") if n in op.attributes}
-    result = builder.named_linalg(_NAMES[op.name], [image, weight, init], 2, init.type, attributes)
+    images, channels, *places = (planned.extents[d] for d in planned.out_loops)
+    name = _NAMES[planned.node.op.name]
+    result = integer_convolution(builder, planned, name, [image, weight], (images, *places, channels))
     return builder.transposed(result, [0, rank - 1, *range(1, rank - 1)])

@@ -17,9 +17,8 @@ dialects. IREE parses its generic form.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -66,7 +65,7 @@ class IreeEmitter(LinalgEmitter):
     def __init__(self, builder: Builder, options: Options) -> None:
         """An emitter that creates operations with `builder`."""
         super().__init__(builder, options)
-        self._operands: dict[Any, Value] = {}
+        self._operands: dict[tuple[Value, Hashable], Value] = {}
 
     def accumulate(self, planned: PlannedContraction, context: BuildContext) -> Accumulators:
         """The integer sum of products, of operands of the types that IREE has kernels for."""
@@ -120,10 +119,14 @@ class IreeEmitter(LinalgEmitter):
 
     def _kept(self, value: Value) -> Value:
         """`value` behind its barrier, made once."""
-        if value not in self._operands:
+        return self._once(value, BARRIER, lambda: self.barrier(value))
+
+    def _once(self, value: Value, how: Hashable, make: Callable[[], Value]) -> Value:
+        """What `make` makes of `value`, right behind it and once for each `how`."""
+        if (value, how) not in self._operands:
             with self.builder.behind(value):
-                self._operands[value] = self.barrier(value)
-        return self._operands[value]
+                self._operands[value, how] = make()
+        return self._operands[value, how]
 
     def barrier(self, value: Value) -> Value:
         """`value`, computed by itself where that is possible and of use."""
@@ -152,10 +155,7 @@ class IreeEmitter(LinalgEmitter):
         if side.array is not None:
             return packed_constant(self.builder, how, side.array)
         value = self._operand(planned, side, context)
-        if (value, how) not in self._operands:
-            with self.builder.behind(value):
-                self._operands[value, how] = pack(self.builder, how, value)
-        return self._operands[value, how]
+        return self._once(value, how, lambda: pack(self.builder, how, value))
 
     def _converted(
         self, planned: PlannedContraction, side: Side, type_: StorageType, context: BuildContext, *, is_apart: bool
@@ -201,16 +201,9 @@ class IreeEmitter(LinalgEmitter):
         zero = conversion.zero_point
         if zero is not None and not zero.is_constant:
             return self._convert(value, side.storage, conversion)
-        key = (
-            value,
-            conversion.storage,
-            conversion.is_apart,
-            None if zero is None or zero.data is None else (zero.index, zero.data.tobytes()),
-        )
-        if key not in self._operands:
-            with self.builder.behind(value):
-                self._operands[key] = self._convert(value, side.storage, conversion)
-        return self._operands[key]
+        subtracted = None if zero is None or zero.data is None else (zero.index, zero.data.tobytes())
+        how = conversion.storage, conversion.is_apart, subtracted
+        return self._once(value, how, lambda: self._convert(value, side.storage, conversion))
 
     def _convert(self, value: Value, storage: StorageType, conversion: _Conversion) -> Value:
         """Widens, shifts or subtracts the zero point, in one generic where there is anything to do, and sets apart."""

@@ -49,6 +49,11 @@ class Tiling:
         return 2 if registers % 2 == 0 or registers > 8 else 1
 
     @property
+    def registers(self) -> tuple[int, ...]:
+        """The dimension over the registers of a tile's width, which the kernel has where there are several."""
+        return (self.widths,) if self.widths > 1 else ()
+
+    @property
     def tile(self) -> tuple[int, int, int]:
         """Rows, columns and reduction of a tile; the rows so that the last tile has little padding."""
         rows = self.matmul.size(self.matmul.rows)
@@ -136,8 +141,7 @@ def packing(tiling: Tiling, side: Side, is_unsigned: bool) -> Packing:
     axes = tiling.matmul.axes_of(dims_in(side.index))
     order = tuple(axes.index(a) for a in tiling.matmul.axes if a in axes)
     width = tiling.tile[0 if is_unsigned else 1]
-    columns = (tiling.widths, _LANES) if tiling.widths > 1 else (_LANES,)
-    lanes = (width, 1) if is_unsigned else columns
+    lanes = (width, 1) if is_unsigned else (*tiling.registers, _LANES)
     counts = tuple(tiling.tiles(axes[i]) for i in order)
     return Packing(tuple(tiling.matmul.size(a) for a in axes), order, counts, (width, _DEPTH), (*lanes, _DEPTH))
 
@@ -167,7 +171,7 @@ def _multiply(builder: Builder, tiling: Tiling, planned: PlannedContraction, ope
     rows, columns, _ = tiling.tile
     around = tiling.matmul.axes[:-1]
     counts = [tiling.tiles(a) for a in around]
-    lanes = [tiling.widths, 1, _LANES] if tiling.widths > 1 else [1, _LANES]
+    lanes = (*tiling.registers, 1, _LANES)
     zeros = builder.empty(None, (*counts, rows, *lanes), "i32")
     zeros = builder.fill_tensor(builder.constant("0 : i32"), zeros)
     dims = dict(zip(tiling.matmul.axes, identity(len(tiling.matmul.axes)), strict=True))

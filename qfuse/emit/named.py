@@ -8,7 +8,7 @@ from qfuse._builder import Builder
 from qfuse._mlir import Value
 from qfuse.emit.base import out_extents
 from qfuse.emit.spec import PlannedContraction, Side
-from qfuse.indexing import Index, affine_map, as_dim, dims_of_index, identity
+from qfuse.indexing import Extents, Index, affine_map, as_dim, dims_of_index, identity
 from qfuse.matchers.nodes import Convolution
 
 
@@ -57,12 +57,25 @@ def _convolution(
     """The named convolution of the float one on integers, when its operands are read as there."""
     if not is_read_as_named(planned):
         return None
-    node = planned.node
+    extents = out_extents(planned.extents, planned.out_loops)
+    return integer_convolution(builder, planned, planned.node.op.name, [lhs, rhs], extents, sizes), False
+
+
+def integer_convolution(
+    builder: Builder,
+    planned: PlannedContraction,
+    name: str,
+    operands: Sequence[Value],
+    extents: Extents,
+    sizes: Sequence[Value] = (),
+) -> Value:
+    """The convolution `name` on integers, with the strides and dilations of the float one; `extents` of its result."""
     wide = f"i{planned.bits}"
-    init = builder.empty(None, out_extents(planned.extents, planned.out_loops), wide, sizes)
+    init = builder.empty(None, extents, wide, sizes)
     init = builder.fill_tensor(builder.constant(f"0 : {wide}"), init)
-    attributes = {n: node.op.attributes[n] for n in ("strides", "dilations") if n in node.op.attributes}
-    return builder.named_linalg(node.op.name, [lhs, rhs, init], 2, init.type, attributes), False
+    own = planned.node.op.attributes
+    attributes = {n: own[n] for n in ("strides", "dilations") if n in own}
+    return builder.named_linalg(name, [*operands, init], 2, init.type, attributes)
 
 
 def is_read_as_named(planned: PlannedContraction) -> bool:
